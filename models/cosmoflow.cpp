@@ -218,6 +218,12 @@ std::vector<NetworkOption> cosmoflow_options() {
        .role = kTraining,
        .at_least = 0,
        .below = 1},
+      {.name = kValuesOption,
+       .fallback = std::string("counts"),
+       .help = "what samples hold: counts, of which the network reads log(1+x), or fields of other "
+               "numbers, which it reads as they are; train sets it as the data are",
+       .choices = {"counts", "fields"},
+       .stored_at_default = false},
       {.name = kStandardizeOption,
        .placeholder = "on|off",
        .fallback = std::string("off"),
@@ -255,13 +261,16 @@ Model make_from_settings(const NetworkSettings& settings) {
   o.kernels = settings.reproducible ? GradientKernels::kReproducible
                                     : kernels_named(settings.get<std::string>("kernels"));
   o.precision = settings.precision;
-  o.input_type = DataType::kInt16;
+  const bool counts = settings.get<std::string>(kValuesOption) == "counts";
+  o.input_type = counts ? DataType::kInt16 : DataType::kFloat32;
   return make_cosmoflow(o);
 }
 
 Network cosmoflow() {
   return {.name = "cosmoflow",
-          .summary = "predicts parameters of a universe from counts of its matter",
+          .summary =
+              "predicts numbers from a volume, such as parameters of a universe from counts of its "
+              "matter",
           .input = CosmoFlowOptions().input,
           .input_type = DataType::kInt16,
           .options = cosmoflow_options(),

@@ -27,6 +27,9 @@ using NetworkValue =
 /// The option for the value of Model::scale_counts() in networks of counts: off, on, or numbers.
 inline constexpr const char* kStandardizeOption = "standardize";
 
+/// The option for what the input of a network of counts has: counts, or fields of other numbers.
+inline constexpr const char* kValuesOption = "values";
+
 /// One option of a network, as in the command line, configuration files and checkpoints.
 struct NetworkOption {
   std::string name{}, placeholder{};
@@ -67,7 +70,7 @@ struct NetworkSettings {
 struct Network {
   std::string name, summary;
   Shape input;                               ///< shape of a sample, by default
-  DataType input_type = DataType::kFloat32;  ///< kInt16 counts, or kFloat32
+  DataType input_type = DataType::kFloat32;  ///< kInt16 counts, or kFloat32; by default
   std::vector<NetworkOption> options;
   /// Throws UsageError for settings that it cannot be built with.
   Model (*make)(const NetworkSettings& settings) = nullptr;

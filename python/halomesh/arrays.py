@@ -287,8 +287,8 @@ def torch_module(path):
     """The network of a checkpoint as a torch.nn.Module in evaluation mode (no dropout; .train()
     turns it on), float32 on the CPU.
 
-    Its input has shape (samples, channels, d, h, w) and holds particle counts as the files do: the
-    first layer takes log(1 + x) of them, as halomesh does, standardized after train --standardize.
+    Its input has shape (samples, channels, d, h, w) and holds numbers as the files do: the first layer
+    takes log(1 + x) of counts, as halomesh does, standardized after train --standardize.
     With train --batch-norm, .train() normalizes each feature over the samples of a call.
     Its output has shape (samples, targets).
     The layers are called conv1, conv2, ..., fc1, fc2, ... as in checkpoints. Raises ValueError for a
@@ -317,8 +317,9 @@ def torch_module(path):
     *extents, channels = _numbers(options["input"], "x")
     net = nn.Sequential()
     standardize = options.get("standardize", ",".join(["0:1"] * channels))
-    net.add_module("log", Logarithm([[float(number) for number in pair.split(":")]
-                                     for pair in standardize.split(",")]))
+    if options.get("values", "counts") == "counts":
+        net.add_module("log", Logarithm([[float(number) for number in pair.split(":")]
+                                         for pair in standardize.split(",")]))
     for i in range(1, int(options["conv-layers"]) + 1):
         # SAME padding of TensorFlow: an even kernel has one plane more after than before.
         net.add_module(f"pad{i}", nn.ConstantPad3d(((kernel - 1) // 2, kernel // 2) * 3, 0.0))

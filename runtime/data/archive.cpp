@@ -151,11 +151,11 @@ ArchiveWriter::ArchiveWriter(const std::filesystem::path& path, ArchiveFile cont
   layout.checksum = true;
   layout.chunk = {n, content_.targets};
   Hdf5File& file = open_->file;
-  if (kind.targets != nullptr)
+  if (!kind.targets.empty())
     file.create_dataset(kind.targets, Hdf5Type::kFloat, {n, content_.targets}, layout);
   layout.chunk = {n};
   file.create_dataset(kind.voxels.checksums, Hdf5Type::kUint32, {n}, layout);
-  if (kind.targets == nullptr)
+  if (kind.targets.empty())
     file.create_dataset(kind.labels.checksums, Hdf5Type::kUint32, {n}, layout);
   layout.chunk = {1, std::min<std::int64_t>(8, s.d), std::min<std::int64_t>(8, s.h),
                   std::min<std::int64_t>(64, s.w), s.c};
@@ -163,7 +163,7 @@ ArchiveWriter::ArchiveWriter(const std::filesystem::path& path, ArchiveFile cont
   layout.gzip = content_.gzip;
   file.create_dataset(kind.voxels.name, value_type(content_), {n, s.d, s.h, s.w, s.c}, layout);
   layout.chunk.pop_back();
-  if (kind.targets == nullptr)
+  if (kind.targets.empty())
     file.create_dataset(kind.labels.name, Hdf5Type::kUint8, {n, s.d, s.h, s.w}, layout);
   write_attributes(file, content_);
   if (!content_.orientations.empty()) write_orientations(file, content_.orientations);

@@ -8,6 +8,7 @@
 
 #include "error.hpp"
 #include "runtime/data/dataset_format.hpp"
+#include "runtime/data/hdf5_field.hpp"
 #include "runtime/data/hdf5_kind.hpp"
 #include "runtime/hdf5/hdf5_file.hpp"
 #include "runtime/posix/atomic_file.hpp"
@@ -100,15 +101,8 @@ std::vector<ChannelRange> ranges_in(const std::filesystem::path& directory) {
     const Extents extents = file.extents(name);
     require(extents.size() == 1, text("{}: {} has {} axes", path.c_str(), name, extents.size()),
             "there must be one number for each channel");
-    std::vector<float> values(static_cast<std::size_t>(extents.front()));
-    if (file.holds(name, Hdf5Type::kDouble)) {
-      std::vector<double> wide(values.size());
-      file.read<double>(name, Slab::whole(extents), wide);
-      std::transform(wide.begin(), wide.end(), values.begin(),
-                     [](double x) { return static_cast<float>(x); });
-    } else {
-      file.read<float>(name, Slab::whole(extents), values);
-    }
+    std::vector<float> values;
+    read_numbers(file, name, Slab::whole(extents), values);
     return values;
   };
   const std::vector<float> least = read("climate/minval"), most = read("climate/maxval");
@@ -123,13 +117,17 @@ std::vector<ChannelRange> ranges_in(const std::filesystem::path& directory) {
 const Registered<DatasetFormat> kRegistered([] {
   return DatasetFormat{
       .name = "DeepCAM",
-      .content = "climate/data",
-      .has_labels = true,
+      .files = "SPLIT/*.h5 or *.hdf5 with climate/data and climate/labels_0, beside stats.h5",
+      .targets = FormatTargets::kLabels,
       .has_name = is_hdf5_name,
       .recognizes =
-          [](const auto& first) { return has_datasets(first, {kClimateKind.voxels.name}); },
-      .values = [](const auto& directory,
-                   const auto&) { return SampleFormat::field(ranges_in(directory)); },
+          [](const auto& first, const auto& source) {
+            return source.inputs.empty() && has_datasets(first, {kClimateKind.voxels.name});
+          },
+      .lacks_targets = [](const auto& first,
+                          const auto&) { return !has_datasets(first, {kClimateKind.labels.name}); },
+      .values = [](const auto&,
+                   const auto& source) { return SampleFormat::field(ranges_in(source.directory)); },
       .open = open_hdf5<kClimateKind>};
 });
 

@@ -11,31 +11,35 @@
 #include <string_view>
 
 #include "registered.hpp"
+#include "runtime/data/data_source.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/data/hdf5_dataset.hpp"
 
 namespace halomesh {
 
+/// The targets that a layout can have beside its samples.
+enum class FormatTargets : std::uint8_t { kScalars, kLabels, kAny, kNone };
+
 /// A layout of the files of a split.
 struct DatasetFormat {
-  std::string name{};  ///< the layout's name; layouts are tried in the order of names
-  /// The content of the files, for the message if the first file of a split has no known layout.
-  std::string content{};
-  bool has_labels = false;
+  std::string name{};   ///< the layout's name; layouts are tried in the order of names
+  std::string files{};  ///< the names and the content of its files, for messages; may be empty
+  FormatTargets targets = FormatTargets::kScalars;
   /// True if files lie in --data DIR itself, beside those of other splits, and not in DIR/SPLIT.
   bool is_beside_others = false;
   /// True if a file of this name belongs to the split, provided it has this layout.
   bool (*has_name)(std::string_view name, std::string_view split) = nullptr;
-  /// True if the first file has this layout; null: names decide.
-  bool (*recognizes)(const std::filesystem::path& first) = nullptr;
-  /// The kind of the samples' values, from the first file and the directory that is given as
-  /// --data; null: counts.
-  SampleFormat (*values)(const std::filesystem::path& directory,
-                         const std::filesystem::path& first) = nullptr;
-  /// Opens the files of a split. Collective over `comm`.
+  /// True if the first file has this layout, with the datasets of `source` if it names any; null:
+  /// names decide, and no datasets are named.
+  bool (*recognizes)(const std::filesystem::path& first, const DataSource& source) = nullptr;
+  /// True if the first file has samples without targets; null: none has.
+  bool (*lacks_targets)(const std::filesystem::path& first, const DataSource& source) = nullptr;
+  /// The kind of the samples' values, from the first file; null: counts.
+  SampleFormat (*values)(const std::filesystem::path& first, const DataSource& source) = nullptr;
+  /// Opens the files of a split, with targets or without. Collective over `comm`.
   std::unique_ptr<const Dataset> (*open)(const Comm& comm, DatasetFiles files, const Shape& shape,
-                                         const TargetSpec& targets,
-                                         const SampleFormat& values) = nullptr;
+                                         const TargetSpec& targets, const SampleFormat& values,
+                                         const DataSource& source) = nullptr;
 };
 
 /// The file with the ranges of a data set of fields.
@@ -49,16 +53,17 @@ inline bool is_hdf5_name(std::string_view name, std::string_view /*split*/) {
 /// Opens HDF5 files of a kind.
 template <const Hdf5Kind& kKind>
 std::unique_ptr<const Dataset> open_hdf5(const Comm& comm, DatasetFiles files, const Shape& shape,
-                                         const TargetSpec& targets, const SampleFormat& values) {
+                                         const TargetSpec& targets, const SampleFormat& values,
+                                         const DataSource& /*source*/) {
   return std::make_unique<Hdf5Dataset>(comm, std::move(files), kKind, shape, targets, values);
 }
 
 /// True if an HDF5 file has all these datasets.
 inline bool has_datasets(const std::filesystem::path& path,
-                         std::initializer_list<const char*> names) {
+                         std::initializer_list<std::string> names) {
   const Hdf5File file = Hdf5File::open(path);
   return std::all_of(names.begin(), names.end(),
-                     [&](const char* name) { return file.contains(name); });
+                     [&](const std::string& name) { return file.contains(name); });
 }
 
 }  // namespace halomesh

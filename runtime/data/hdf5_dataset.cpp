@@ -27,6 +27,7 @@ std::string extents_hint(const Extents& found, const Hdf5Kind& kind, const Shape
   Extents sample = found;
   if (kind.stacked && !sample.empty()) sample.erase(sample.begin());
   if (kind.is_flat && sample.size() == 3) sample.insert(sample.begin() + 1, 1);
+  if (!kind.has_channels) sample.push_back(1);
   if (sample.size() != 4 || std::ranges::find(sample, 0) != sample.end())
     return "keep only files of one format in the directory";
   if (sample.front() == wanted.c && sample.back() != wanted.c)
@@ -63,12 +64,13 @@ class Hdf5SampleReader final : public SampleReader {
   }
   void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
     const Place place = begin(sample, targets);
-    pass_on(*voxels_, shape_, type(), place, sink);
+    pass_on(*voxels_, content_.shape, type(), place, sink);
   }
   void stream_labels(std::int64_t sample, const VoxelSink& sink) override {
     require(dataset_.has_labels(), text("{} has no labels", dataset_.directory().c_str()));
     const Place place = begin(sample, {});
-    pass_on(*labels_, {1, shape_.d, shape_.h, shape_.w}, DataType::kUint8, place, sink);
+    const Shape& shape = content_.shape;
+    pass_on(*labels_, {1, shape.d, shape.h, shape.w}, DataType::kUint8, place, sink);
   }
 
  private:
@@ -93,9 +95,8 @@ class Hdf5SampleReader final : public SampleReader {
     labels_.reset();
     file_.reset();
     file_.emplace(Hdf5File::open(dataset_.files().path(file)));
-    const auto [samples, shape] = dataset_.content_of(*file_);
-    shape_ = shape;
-    const Hdf5Kind& kind = dataset_.kind();
+    content_ = dataset_.content_of(*file_);
+    const auto& [samples, shape, kind] = content_;
     voxels_.emplace(*file_, kind, kind.voxels, shape, dataset_.format(), samples);
     if (dataset_.has_labels())
       labels_.emplace(*file_, kind, kind.labels, Shape{1, shape.d, shape.h, shape.w},
@@ -115,16 +116,18 @@ class Hdf5SampleReader final : public SampleReader {
   const Hdf5Dataset& dataset_;
   std::int64_t open_file_ = -1;  // the open file's number
   std::optional<Hdf5File> file_;
-  Shape shape_;                               // the shape of samples in file_
+  Hdf5Dataset::Content content_;              // that of file_
   std::optional<Hdf5Field> voxels_, labels_;  // fields of file_
   std::vector<float> all_targets_;
 };
 
 void Hdf5SampleReader::read_scalars(const Place& place, AnyView targets) {
-  Slab row{{0}, {dataset_.targets()}};
-  if (dataset_.kind().stacked) row = {{place.index, 0}, {1, dataset_.targets()}};
-  all_targets_.resize(static_cast<std::size_t>(dataset_.targets()));
-  file_->read<float>(dataset_.kind().targets, row, all_targets_);
+  if (dataset_.targets() == 0) return;
+  const Hdf5Kind& kind = content_.kind;
+  Slab row = Slab::whole(file_->extents(kind.targets));
+  if (kind.stacked) row.offset.front() = place.index;
+  if (kind.stacked) row.count.front() = 1;
+  read_numbers(*file_, kind.targets, row, all_targets_);
   check_targets(all_targets_, place.where);
   copy_scalars(all_targets_, targets);
 }
@@ -162,7 +165,9 @@ Hdf5Dataset::Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& k
       kind_(kind),
       any_extents_(shape.spatial() == Spatial{}) {
   if (targets.classes > 0) label_format_ = SampleFormat::labels(targets.classes);
-  require(!any_extents_ || has_labels(), "samples of any extents without labels",
+  if (targets.is_none()) kind_.targets.clear();
+  if (targets.is_none()) kind_.labels = {};
+  require(!any_extents_ || targets.scalars == 0, "samples of any extents without labels",
           "give the extents of the samples");
   FileScan scanned(comm, files_, [this](std::int64_t file) { return scan(file); });
   identity_ = scanned.identity();
@@ -172,9 +177,9 @@ Hdf5Dataset::Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& k
 /// Checks that all data of a file are stored; returns the other files that have some of them.
 std::vector<std::string> Hdf5Dataset::require_stored(Hdf5File& file) const {
   std::vector<std::string> others;
-  for (const char* const name : {kind_.voxels.name, kind_.voxels.checksums, kind_.targets,
-                                 kind_.labels.name, kind_.labels.checksums}) {
-    if (name == nullptr) continue;
+  for (const std::string& name : {kind_.voxels.name, kind_.voxels.checksums, kind_.targets,
+                                  kind_.labels.name, kind_.labels.checksums}) {
+    if (name.empty()) continue;
     for (const auto& other : file.require_stored(name)) others.push_back(other.string());
   }
   return others;
@@ -183,19 +188,17 @@ std::vector<std::string> Hdf5Dataset::require_stored(Hdf5File& file) const {
 std::uint64_t Hdf5Dataset::file_hash(std::int64_t file) const {
   const std::string path = files_.path(file);
   Hdf5File opened = Hdf5File::open(path);
-  std::uint64_t hash = kind_.voxels.checksums != nullptr ? end_hash(path) : block_hash(path);
-  const auto add = [&](const char* name, Hdf5Type type) {
-    if (name == nullptr) return;
+  std::uint64_t hash = !kind_.voxels.checksums.empty() ? end_hash(path) : block_hash(path);
+  for (const std::string& name : {kind_.targets, kind_.voxels.checksums, kind_.labels.checksums}) {
+    const auto type = name.empty() ? std::nullopt : opened.type(name);
+    if (!type) continue;
     const Extents all = opened.extents(name);
-    std::size_t bytes = 4;
+    auto bytes = static_cast<std::size_t>(size_of(*type));
     for (const std::int64_t extent : all) bytes *= static_cast<std::size_t>(extent);
     std::string values(bytes, '\0');
-    opened.read(name, Slab::whole(all), type, std::as_writable_bytes(std::span(values)));
+    opened.read(name, Slab::whole(all), *type, std::as_writable_bytes(std::span(values)));
     hash = content_hash(values, hash);
-  };
-  add(kind_.targets, Hdf5Type::kFloat);
-  add(kind_.voxels.checksums, Hdf5Type::kUint32);
-  add(kind_.labels.checksums, Hdf5Type::kUint32);
+  }
   for (const std::string& other : require_stored(opened)) hash += block_hash(other);
   return hash;
 }
@@ -204,11 +207,11 @@ std::uint64_t Hdf5Dataset::file_hash(std::int64_t file) const {
 /// for an archive also the number of its first sample and the total.
 std::vector<std::int64_t> Hdf5Dataset::scan(std::int64_t file) const {
   Hdf5File opened = Hdf5File::open(files_.path(file));
-  const auto [samples, shape] = content_of(opened);
+  const auto [samples, shape, kind] = content_of(opened);
   std::uint64_t sum = 0;
   for (const std::string& other : require_stored(opened)) sum += stamp_of(other);
   const auto stamps = static_cast<std::int64_t>(sum);
-  if (!kind_.stacked) return {samples, shape.d, shape.h, shape.w, stamps};
+  if (!kind_.is_archive) return {samples, shape.d, shape.h, shape.w, stamps};
   const ArchiveFile content = read_archive_attributes(opened);
   require(!has_labels() || content.classes <= label_format_->classes(),
           text("{}: labels of {} classes, expected {} at most", opened.path().c_str(),
@@ -234,7 +237,7 @@ void Hdf5Dataset::index(FileScan& scanned) {
       largest[axis] = std::max(largest[axis], extents[axis]);
     }
     stamps += static_cast<std::uint64_t>(scanned.take(f));
-    if (!kind_.stacked) continue;
+    if (!kind_.is_archive) continue;
     const std::int64_t first = scanned.take(f), all = scanned.take(f);
     if (first != before || (f > 0 && all != expected))
       missing(fmt::format("{} starts with sample {} of {}, expected {}{}", files_.name(f), first,
@@ -246,7 +249,7 @@ void Hdf5Dataset::index(FileScan& scanned) {
     resize(largest);
   else
     extents_.clear();
-  if (kind_.stacked && index_.size() != expected)
+  if (kind_.is_archive && index_.size() != expected)
     missing(fmt::format("{} ends before sample {} of {}", files_.name(files_.size() - 1),
                         index_.size(), expected));
 }
@@ -265,28 +268,49 @@ Shape Hdf5Dataset::shape_of(std::int64_t sample) const {
 
 std::string Hdf5Dataset::name(std::int64_t sample) const {
   const SampleIndex::Place at = place(sample);
-  if (kind_.stacked)
+  if (kind_.is_archive)
     if (const auto names = read_archive_attributes(Hdf5File::open(files_.path(at.file))).names;
         !names.empty())
       return names[static_cast<std::size_t>(at.index)];
   const std::string stem = std::filesystem::path(files_.name(at.file)).stem().string();
-  return kind_.stacked || kind_.cuts > 1 ? fmt::format("{}:{}", stem, at.index) : stem;
+  const bool has_others = index_.first(at.file + 1) - index_.first(at.file) > 1;
+  return kind_.is_archive || has_others ? fmt::format("{}:{}", stem, at.index) : stem;
 }
 
 std::optional<Orientation> Hdf5Dataset::orientation_of(std::int64_t sample) const {
   const SampleIndex::Place at = place(sample);
-  if (!kind_.stacked) return std::nullopt;
+  if (!kind_.is_archive) return std::nullopt;
   Hdf5File file = Hdf5File::open(files_.path(at.file));
   const auto all = read_orientations(file, content_of(file).samples);
   if (all.empty()) return std::nullopt;
   return all[static_cast<std::size_t>(at.index)];
 }
 
+/// The kind with the axes that samples have in this file.
+Hdf5Kind Hdf5Dataset::kind_in(Hdf5File& file) const {
+  for (const std::string& name : {kind_.voxels.name, kind_.targets}) {
+    const bool is_there = name.empty() || file.contains(name);
+    require(is_there,
+            text("{} has no dataset {}, only {}", file.path().c_str(), name,
+                 joined(file.members("/"), ", ")),
+            "name the datasets by --inputs and --targets-from, or keep only such files");
+  }
+  Hdf5Kind kind = kind_;
+  if (!kind.has_free_axes) return kind;
+  const Extents found = file.extents(kind_.voxels.name);
+  const Shape& wanted = shape();
+  kind.has_channels = wanted.c > 1 || found.size() > 4 ||
+                      (found.size() == 4 && found.back() == 1 && (wanted.w != 1 || found[2] == 1));
+  kind.stacked = found.size() == (kind.has_channels ? 5 : 4);
+  return kind;
+}
+
 /// The shape that samples of the file must have: the requested one, or with any extents its own.
-Shape Hdf5Dataset::shape_in(Hdf5File& file) const {
+Shape Hdf5Dataset::shape_in(Hdf5File& file, const Hdf5Kind& kind) const {
   if (!any_extents_) return shape();
   Extents found = file.extents(kind_.voxels.name);
-  if (kind_.stacked && !found.empty()) found.erase(found.begin());
+  if (kind.stacked && !found.empty()) found.erase(found.begin());
+  if (!kind.has_channels) found.push_back(1);
   if (kind_.is_flat && found.size() == 3) found.insert(found.begin() + 1, 1);
   require(found.size() == 4 &&
               std::none_of(found.begin(), found.end(), [](std::int64_t n) { return n < 1; }),
@@ -297,17 +321,18 @@ Shape Hdf5Dataset::shape_in(Hdf5File& file) const {
 }
 
 Hdf5Dataset::Content Hdf5Dataset::content_of(Hdf5File& file) const {
+  const Hdf5Kind kind = kind_in(file);
   const Extents found = file.extents(kind_.voxels.name);
-  Content content{1, shape_in(file)};
-  if (kind_.stacked) content.samples = found.empty() ? 0 : found.front();
+  Content content{1, shape_in(file, kind), kind};
+  if (kind.stacked) content.samples = found.empty() ? 0 : found.front();
   const Shape& s = content.shape;
   const std::int64_t n = kind_.cuts;
   if (n > 1 && found == Extents{n * s.d, n * s.h, n * s.w, s.c}) content.samples = n * n * n;
   check_voxels(file, content);
   if (has_labels())
     check_labels(file, content);
-  else
-    check_scalars(file, content.samples);
+  else if (targets() > 0)
+    check_scalars(file, content);
   require(content.samples > 0, text("{} holds no sample", file.path().c_str()),
           "make the file again, or keep it out of the data set");
   check_sums(file, kind_.voxels, content.samples);
@@ -315,21 +340,19 @@ Hdf5Dataset::Content Hdf5Dataset::content_of(Hdf5File& file) const {
 }
 
 void Hdf5Dataset::check_voxels(Hdf5File& file, const Content& content) const {
-  const char* const name = kind_.voxels.name;
+  const std::string& name = kind_.voxels.name;
   const auto type = file.type(name);
   require(type && format().accepts(*type),
           text("{}: {} is not of {}", file.path().c_str(), name,
                format().type() == DataType::kInt16 ? "int16" : "float32"),
-          format().type() == DataType::kInt16
-              ? "the file must be in the CosmoFlow benchmark's HDF5 format, or made by "
-                "`halomesh convert`"
-              : "all files of a data set must hold values of one type");
+          "files of a data set hold int16, which are counts, or all hold other numbers");
   const Extents found = file.extents(name);
-  const auto& [samples, s] = content;
+  const auto& [samples, s, kind] = content;
   const std::int64_t n = kind_.cuts;
   Extents sample{s.d, s.h, s.w, s.c};
   if (kind_.is_flat) sample = {s.d, s.w, s.c};
-  const Extents expected = with_samples(sample, kind_, samples);
+  if (!kind.has_channels) sample.pop_back();
+  const Extents expected = with_samples(sample, kind, samples);
   const bool is_cut = n > 1 && samples > 1;  // samples_in() has compared the extents
   require(is_cut || (found == expected && (!kind_.is_flat || s.h == 1)),
           text("{}: {} of {}, expected {}{}", file.path().c_str(), name, text_of(found),
@@ -337,18 +360,19 @@ void Hdf5Dataset::check_voxels(Hdf5File& file, const Content& content) const {
                n > 1                       ? fmt::format(" or {} times as much along d, h and w", n)
                : kind_.is_flat && s.h != 1 ? fmt::format(" as samples of 1 along h, not {}", s.h)
                                            : std::string()),
-          extents_hint(found, kind_, s));
+          extents_hint(found, kind, s));
 }
 
-void Hdf5Dataset::check_scalars(Hdf5File& file, std::int64_t samples) const {
-  require(file.holds(kind_.targets, Hdf5Type::kFloat),
-          text("{}: {} is not of float32", file.path().c_str(), kind_.targets),
-          "the file must be in the CosmoFlow benchmark's HDF5 format, or made by "
-          "`halomesh convert`");
+void Hdf5Dataset::check_scalars(Hdf5File& file, const Content& content) const {
+  require(file.type(kind_.targets).has_value(),
+          text("{}: {} holds {}, expected numbers", file.path().c_str(), kind_.targets,
+               file.type_name(kind_.targets)),
+          "write integers, float32 or float64");
   const Extents found = file.extents(kind_.targets);
-  const Extents expected = with_samples({targets()}, kind_, samples);
+  const Extents expected = with_samples({targets()}, content.kind, content.samples);
   require(
-      found == expected,
+      found == expected || (targets() == 1 && kind_.has_free_axes &&
+                            found == with_samples({}, content.kind, content.samples)),
       text("{}: {} of {}, expected {}", file.path().c_str(), kind_.targets, text_of(found),
            text_of(expected)),
       found.size() == expected.size()
@@ -358,17 +382,17 @@ void Hdf5Dataset::check_scalars(Hdf5File& file, std::int64_t samples) const {
 }
 
 void Hdf5Dataset::check_labels(Hdf5File& file, const Content& content) const {
-  const char* const name = kind_.labels.name;
+  const std::string& name = kind_.labels.name;
   require(file.contains(name), text("{} has no labels {}", file.path().c_str(), name),
-          "make the file again, or keep it out of the data set");
+          "name the dataset that has them by --targets-from, or make the file again");
   require(
       file.type(name).has_value(),
       text("{}: {} holds {}, expected integers", file.path().c_str(), name, file.type_name(name)),
       "labels must be integers: 0 for the first class");
-  const auto& [samples, s] = content;
+  const auto& [samples, s, kind] = content;
   Extents sample{s.d, s.h, s.w};
   if (kind_.is_flat) sample = {s.d, s.w};
-  const Extents found = file.extents(name), expected = with_samples(sample, kind_, samples);
+  const Extents found = file.extents(name), expected = with_samples(sample, kind, samples);
   require(found == expected,
           text("{}: {} of {}, expected {}", file.path().c_str(), name, text_of(found),
                text_of(expected)),
@@ -377,8 +401,8 @@ void Hdf5Dataset::check_labels(Hdf5File& file, const Content& content) const {
 }
 
 void Hdf5Dataset::check_sums(Hdf5File& file, const Hdf5Tensor& tensor, std::int64_t samples) const {
-  const char* const name = tensor.checksums;
-  if (name == nullptr) return;
+  const std::string& name = tensor.checksums;
+  if (name.empty()) return;
   require(file.holds(name, Hdf5Type::kUint32),
           text("{}: {} is not of uint32", file.path().c_str(), name),
           "the archive is damaged: make it again");

@@ -22,8 +22,8 @@ class Hdf5Dataset final : public Dataset {
  public:
   /// Collective over `comm`. Rank i % size checks the extents and types in file i. Throws one Error
   /// on every rank if a file is not of `kind`, has other values or another sample size or refers to
-  /// missing data, or if files of an archive are missing. With labels, a shape of spatial extents 0
-  /// admits samples of any extents, which may differ only between files.
+  /// missing data, or if files of an archive are missing. Unless targets are scalars, a shape of
+  /// spatial extents 0 admits samples of any extents, which may differ only between files.
   Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind, const Shape& shape,
               const TargetSpec& targets, SampleFormat format = SampleFormat::counts());
 
@@ -47,7 +47,8 @@ class Hdf5Dataset final : public Dataset {
   /// The samples in a file; throws Error if their shape or type is wrong.
   struct Content {
     std::int64_t samples = 0;
-    Shape shape;  ///< the shape of each
+    Shape shape;    ///< the shape of each
+    Hdf5Kind kind;  ///< the data set's, with the axes in this file
   };
   Content content_of(Hdf5File& file) const;
 
@@ -55,9 +56,10 @@ class Hdf5Dataset final : public Dataset {
   std::vector<std::int64_t> scan(std::int64_t file) const;
   std::vector<std::string> require_stored(Hdf5File& file) const;
   void index(FileScan& scanned);
-  Shape shape_in(Hdf5File& file) const;
+  Hdf5Kind kind_in(Hdf5File& file) const;
+  Shape shape_in(Hdf5File& file, const Hdf5Kind& kind) const;
   void check_voxels(Hdf5File& file, const Content& content) const;
-  void check_scalars(Hdf5File& file, std::int64_t samples) const;
+  void check_scalars(Hdf5File& file, const Content& content) const;
   void check_labels(Hdf5File& file, const Content& content) const;
   void check_sums(Hdf5File& file, const Hdf5Tensor& tensor, std::int64_t samples) const;
 

@@ -2,6 +2,8 @@
 // Blocks of one tensor in an HDF5 file: see hdf5_field.hpp.
 #include "runtime/data/hdf5_field.hpp"
 
+#include <algorithm>
+
 #include "error.hpp"
 
 namespace halomesh {
@@ -19,7 +21,8 @@ Slab Hdf5Field::slab_of(std::int64_t index, const Box& box) const {
   add(box.lo[kD] + (cut ? index / n / n * shape_.d : 0), box.extent(kD));
   if (!kind_.is_flat) add(box.lo[kH] + (cut ? index / n % n * shape_.h : 0), box.extent(kH));
   add(box.lo[kW] + (cut ? index % n * shape_.w : 0), box.extent(kW));
-  if (format_.kind() != SampleFormat::Kind::kLabels) add(box.lo[kC], box.extent(kC));
+  if (format_.kind() != SampleFormat::Kind::kLabels && kind_.has_channels)
+    add(box.lo[kC], box.extent(kC));
   return slab;
 }
 
@@ -35,6 +38,24 @@ std::span<const std::byte> Hdf5Field::values_of(const Box& slab, const std::stri
   check_values(format_.convert(blocks_.type(), stored_, slab.lo[kC], slab.extent(kC), values),
                format_, slab, where);
   return values;
+}
+
+void read_numbers(Hdf5File& file, const std::string& name, const Slab& slab,
+                  std::vector<float>& numbers) {
+  const auto type = file.type(name);
+  require(
+      type.has_value(),
+      text("{}: {} holds {}, expected numbers", file.path().c_str(), name, file.type_name(name)),
+      "write integers, float32 or float64");
+  std::size_t count = 1;
+  for (const std::int64_t extent : slab.count) count *= static_cast<std::size_t>(extent);
+  numbers.resize(count);
+  with_type(*type, [&](auto element) {
+    std::vector<decltype(element)> stored(count);
+    file.read<decltype(element)>(name, slab, stored);
+    std::transform(stored.begin(), stored.end(), numbers.begin(),
+                   [](auto x) { return static_cast<float>(x); });
+  });
 }
 
 void Hdf5Field::check_sum(std::int64_t index, std::uint32_t found, const std::string& where) {

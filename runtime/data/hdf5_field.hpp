@@ -19,6 +19,10 @@
 
 namespace halomesh {
 
+/// Reads numbers of any type of Hdf5Type as fp32. Throws Error if the dataset holds anything else.
+void read_numbers(Hdf5File& file, const std::string& name, const Slab& slab,
+                  std::vector<float>& numbers);
+
 /// Reads the dataset slab by slab, checks and converts its values. For one thread.
 class Hdf5Field {
  public:
@@ -55,7 +59,7 @@ class Hdf5Field {
       check_values(take(slab, values_of(slab, where)), format_, slab, where);
       d = slab.hi[kD];
     }
-    if (whole && tensor_.checksums != nullptr) check_sum(index, checksum, where);
+    if (whole && !tensor_.checksums.empty()) check_sum(index, checksum, where);
   }
 
  private:

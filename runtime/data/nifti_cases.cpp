@@ -402,12 +402,13 @@ std::unique_ptr<SampleReader> Cases::reader() const { return std::make_unique<Ca
 const Registered<DatasetFormat> kRegistered([] {
   return DatasetFormat{
       .name = "NIfTI",
-      .content = "imaging.nii.gz and segmentation.nii.gz",
-      .has_labels = true,
+      .files = "SPLIT/case_*/ with imaging.nii.gz and segmentation.nii.gz (NIfTI)",
+      .targets = FormatTargets::kLabels,
       .has_name = [](std::string_view name, std::string_view) { return name.starts_with("case_"); },
-      .values = [](const fs::path&, const fs::path&) { return SampleFormat::field(); },
+      .values = [](const fs::path&, const DataSource&) { return SampleFormat::field(); },
       .open = [](const Comm& comm, DatasetFiles cases, const Shape& shape,
-                 const TargetSpec& targets, const SampleFormat&) -> std::unique_ptr<const Dataset> {
+                 const TargetSpec& targets, const SampleFormat&,
+                 const DataSource&) -> std::unique_ptr<const Dataset> {
         return std::make_unique<Cases>(comm, std::move(cases), shape, targets);
       }};
 });

@@ -12,6 +12,7 @@
 #include "error.hpp"
 #include "runtime/data/dataset_files.hpp"
 #include "runtime/data/dataset_format.hpp"
+#include "runtime/data/table_targets.hpp"
 
 namespace halomesh {
 namespace {
@@ -42,6 +43,7 @@ Names names_in(const fs::path& directory, const std::string& hint) {
 /// The files of a split and their kind.
 struct Found {
   std::size_t format = 0;  ///< the index in formats()
+  bool lacks_targets = false;
   SampleFormat values;
   std::string names;  ///< sorted, each ending in '\0'
 };
@@ -49,6 +51,7 @@ struct Found {
 std::string to_text(const Found& found) {
   const std::vector<ChannelRange>& ranges = found.values.ranges();
   std::string text(1, static_cast<char>(found.format));
+  text.push_back(found.lacks_targets ? '-' : '+');
   text.push_back(static_cast<char>(found.values.kind()));
   text += fmt::format("{} ", ranges.size());
   text.append(reinterpret_cast<const char*>(ranges.data()),  // NOLINT: bytes
@@ -59,12 +62,13 @@ std::string to_text(const Found& found) {
 Found found_in(const std::string& text) {
   Found found;
   found.format = static_cast<unsigned char>(text[0]);
-  std::size_t at = text.find(' ', 2);
-  std::vector<ChannelRange> ranges(std::stoul(text.substr(2, at - 2)));
+  found.lacks_targets = text[1] == '-';
+  std::size_t at = text.find(' ', 3);
+  std::vector<ChannelRange> ranges(std::stoul(text.substr(3, at - 3)));
   const std::size_t bytes = ranges.size() * sizeof(ChannelRange);
   ++at;
   if (bytes > 0) std::memcpy(ranges.data(), text.data() + at, bytes);
-  if (static_cast<SampleFormat::Kind>(text[1]) == SampleFormat::Kind::kField)
+  if (static_cast<SampleFormat::Kind>(text[2]) == SampleFormat::Kind::kField)
     found.values = SampleFormat::field(std::move(ranges));
   found.names = text.substr(at + bytes);
   return found;
@@ -77,15 +81,27 @@ struct Candidates {
   std::vector<std::size_t> formats{};
 };
 
+/// The layouts that this program reads, as a hint.
+std::string layouts_of(const std::string& split) {
+  std::string all;
+  for (const DatasetFormat& format : formats()) {
+    std::string files = format.files;
+    for (std::size_t at = files.find("SPLIT"); at != std::string::npos; at = files.find("SPLIT"))
+      files.replace(at, std::strlen("SPLIT"), split);
+    if (!files.empty()) all += (all.empty() ? "" : "; ") + files;
+  }
+  return "--data DIR must hold one of: " + all + "; `halomesh synth` makes a data set";
+}
+
 /// The files whose names fit one or several layouts. Throws Error if there are no such files, or if
 /// some fit other layouts than the rest.
-Candidates candidates_in(const fs::path& directory, const std::string& split) {
+Candidates candidates_in(const DataSource& source, const std::string& split) {
+  const fs::path& directory = source.directory;
   const fs::path of_split = directory / split;
-  const std::string hint = fmt::format(
-      "--data DIR must hold {}/ with *.tfrecord or *.hdf5 files, or an archive's {}-NNNNN.h5; "
-      "`halomesh synth` makes such a data set",
-      split, split);
-  const Names beside = names_in(directory, hint), within = names_in(of_split, hint);
+  const std::string hint = layouts_of(split);
+  const Names beside = names_in(directory, hint);
+  Names within = names_in(of_split, hint);
+  if (source.has_table()) std::erase(within, fs::path(source.targets).filename());
   Candidates found;
   for (std::size_t f = 0; f < formats().size(); ++f) {
     const DatasetFormat& format = formats()[f];
@@ -105,14 +121,14 @@ Candidates candidates_in(const fs::path& directory, const std::string& split) {
   require(!found.names.empty() || fs::is_directory(of_split, ignored),
           text("{} is not a directory", of_split.c_str()), hint);
   require(!found.names.empty(),
-          text("{} holds no *.tfrecord or *.hdf5 file (and {} others)", of_split.c_str(),
+          text("{} holds no samples in files of a known name (and {} others)", of_split.c_str(),
                within.size()),
           hint);
   return found;
 }
 
-Found find_files(const fs::path& directory, const std::string& split) {
-  Candidates candidates = candidates_in(directory, split);
+Found find_files(const DataSource& source, const std::string& split) {
+  Candidates candidates = candidates_in(source, split);
   Names& names = candidates.names;
   const bool numbered = formats()[candidates.formats.front()].is_beside_others;
   // Names are sorted by length first: archives' numbers may grow beyond five digits.
@@ -120,30 +136,38 @@ Found find_files(const fs::path& directory, const std::string& split) {
     return !numbered || a.size() == b.size() ? a < b : a.size() < b.size();
   });
   const fs::path first = candidates.directory / names.front();
-  std::string contents;
   for (const std::size_t f : candidates.formats) {
     const DatasetFormat& format = formats()[f];
-    contents += (contents.empty() ? "" : "; ") + format.content;
-    if (format.recognizes != nullptr && !format.recognizes(first)) continue;
+    const bool is_it =
+        format.recognizes == nullptr ? source.inputs.empty() : format.recognizes(first, source);
+    if (!is_it) continue;
     Found found;
     found.format = f;
-    if (format.values != nullptr) found.values = format.values(directory, first);
+    found.lacks_targets = format.lacks_targets != nullptr && format.lacks_targets(first, source);
+    if (format.values != nullptr) found.values = format.values(first, source);
     for (const std::string& name : names) found.names.append(name).push_back('\0');
     return found;
   }
-  throw Error(fmt::format("{} has none of: {}", first.c_str(), contents),
-              "keep only files of a supported format in the directory");
+  throw Error(fmt::format("{} holds no samples{}", first.c_str(),
+                          source.inputs.empty() ? "" : fmt::format(" named {}", source.inputs)),
+              layouts_of(split));
 }
 
 /// Throws Error unless the format has targets as requested, with ranges for all channels.
-void check(const Found& found, const fs::path& directory, const Shape& shape,
+void check(const Found& found, const DataSource& source, const Shape& shape,
            const TargetSpec& targets) {
-  const bool has_labels = formats()[found.format].has_labels;
-  require(has_labels || targets.classes == 0,
+  using enum FormatTargets;
+  const fs::path& directory = source.directory;
+  const FormatTargets has = formats()[found.format].targets;
+  require(has != kNone || targets.is_none(),
+          text("{} holds samples without targets", directory.c_str()),
+          targets.classes > 0 ? "use HDF5 files, which have labels beside samples"
+                              : "name a table of the targets by --targets-from");
+  require(has != kScalars || targets.classes == 0,
           text("{} holds samples without labels, the network is trained for {} classes of voxels",
                directory.c_str(), targets.classes),
           "use data with labels, or a network for regression");
-  require(!has_labels || targets.classes > 0,
+  require(has != kLabels || targets.classes > 0 || targets.is_none(),
           text("{} holds samples with labels, the network is trained for {} targets",
                directory.c_str(), targets.scalars),
           "use data with such targets, or a network for segmentation");
@@ -154,19 +178,45 @@ void check(const Found& found, const fs::path& directory, const Shape& shape,
           text("try --input {}x{}x{}x{}", shape.d, shape.h, shape.w, ranges.size()));
 }
 
-}  // namespace
-
-std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const fs::path& directory,
-                                            const std::string& split, const Shape& shape,
-                                            const TargetSpec& targets) {
-  const Found found = found_in(on_first_rank(comm, [&] {
-    Found made = find_files(directory, split);
-    check(made, directory, shape, targets);
+/// Finds the files of a split. Collective.
+Found find_files(const Comm& comm, const DataSource& source, const std::string& split,
+                 const Shape& shape, const TargetSpec& targets) {
+  return found_in(on_first_rank(comm, [&] {
+    const Found made = find_files(source, split);
+    check(made, source, shape, targets);
     return to_text(made);
   }));
+}
+
+std::unique_ptr<const Dataset> open_files(const Comm& comm, const Found& found,
+                                          const DataSource& source, const std::string& split,
+                                          const Shape& shape, const TargetSpec& targets) {
   const DatasetFormat& format = formats()[found.format];
+  const fs::path& directory = source.directory;
   DatasetFiles files(format.is_beside_others ? directory : directory / split, found.names);
-  return format.open(comm, std::move(files), shape, targets, found.values);
+  return format.open(comm, std::move(files), shape, targets, found.values, source);
+}
+
+}  // namespace
+
+std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const DataSource& source,
+                                            const std::string& split, const Shape& shape,
+                                            const TargetSpec& targets) {
+  const bool has_table = source.has_table();
+  require(!has_table || targets.classes == 0,
+          text("{} gives numbers of samples, the network is trained for {} classes of voxels",
+               source.targets, targets.classes),
+          "use data with labels, or a network for regression");
+  const TargetSpec in_files = has_table ? TargetSpec::none() : targets;
+  const Found found = find_files(comm, source, split, shape, in_files);
+  auto samples = open_files(comm, found, source, split, shape, in_files);
+  if (!has_table) return samples;
+  return with_table(comm, std::move(samples), source, split, targets.scalars);
+}
+
+DataType type_of_samples(const Comm& comm, const DataSource& source, const std::string& split) {
+  return found_in(on_first_rank(comm, [&] { return to_text(find_files(source, split)); }))
+      .values.type();
 }
 
 TargetSpec targets_of(const Loss& loss, const Shape& output) {

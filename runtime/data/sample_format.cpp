@@ -80,8 +80,7 @@ DataType SampleFormat::type() const {
 }
 
 bool SampleFormat::accepts(Hdf5Type stored) const {
-  if (kind_ == Kind::kCounts) return stored == Hdf5Type::kInt16;
-  return kind_ == Kind::kLabels || stored == Hdf5Type::kFloat || stored == Hdf5Type::kDouble;
+  return kind_ == Kind::kLabels || (stored == Hdf5Type::kInt16) == (kind_ == Kind::kCounts);
 }
 
 bool SampleFormat::is_stored_as(Hdf5Type stored) const {
@@ -127,7 +126,8 @@ std::string SampleFormat::cure() const {
     return "the network needs an output channel for each class: correct the labels, or use a "
            "network of more classes";
   if (kind_ == Kind::kField) return "correct the fields, or keep the file out of the data set";
-  return "the data must be particle counts as int16: generate or convert the file again";
+  return "int16 stands for particle counts: generate or convert the file again, or write other "
+         "numbers as float32";
 }
 
 }  // namespace halomesh

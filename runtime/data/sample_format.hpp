@@ -32,8 +32,8 @@ struct InvalidValue {
 ///
 ///     kind      in files                    as readers deliver it     a network gets
 ///     counts    int16, not negative         int16                     log(1+x)
-///     field     float32 or float64, finite  fp32, each channel        the same
-///                                           (x - min) / (max - min)
+///     field     floats, finite, or integers fp32, each channel        the same
+///               but int16                   (x - min) / (max - min)
 ///     labels    any integers, or floats     uint8                     the same (a loss, rather)
 ///               without fraction: 0 to C-1
 ///
@@ -80,7 +80,7 @@ class SampleFormat {
   std::int64_t classes_ = 0;
 };
 
-/// The targets that a data set must have: scalars, or a label for each voxel.
+/// The targets that a data set must have: scalars, a label for each voxel, or none.
 struct TargetSpec {
   std::int64_t scalars = 0;  ///< their number
   std::int64_t classes = 0;  ///< for labels; 0: scalars
@@ -92,6 +92,8 @@ struct TargetSpec {
     spec.classes = classes;
     return spec;
   }
+  static TargetSpec none() { return {0}; }
+  bool is_none() const { return scalars == 0 && classes == 0; }
   /// The shape of the targets of a sample of this shape.
   Shape shape(const Shape& sample) const {
     return classes > 0 ? Shape{1, sample.d, sample.h, sample.w} : Shape{scalars, 1, 1, 1};

@@ -383,13 +383,15 @@ namespace {
 const Registered<DatasetFormat> kRegistered([] {
   return DatasetFormat{
       .name = "TFRecord",
+      .files = "SPLIT/*.tfrecord* (TFRecord)",
       // Indices of other readers lie beside the files.
       .has_name =
           [](std::string_view name, std::string_view) {
             return name.find(".tfrecord") != std::string_view::npos && !name.ends_with(".idx");
           },
       .open = [](const Comm& comm, DatasetFiles files, const Shape& shape,
-                 const TargetSpec& targets, const SampleFormat&) -> std::unique_ptr<const Dataset> {
+                 const TargetSpec& targets, const SampleFormat&,
+                 const DataSource&) -> std::unique_ptr<const Dataset> {
         return std::make_unique<TfRecordDataset>(comm, std::move(files), shape, targets.scalars);
       }};
 });

@@ -70,7 +70,8 @@ Hdf5File::Hdf5File(Hdf5File&& other) noexcept
     : path_(std::move(other.path_)),
       file_(std::exchange(other.file_, -1)),
       writable_(other.writable_),
-      datasets_(std::exchange(other.datasets_, {})) {}
+      datasets_(std::exchange(other.datasets_, {})),
+      array_(std::move(other.array_)) {}
 
 Hdf5File::~Hdf5File() {
   try {
@@ -100,8 +101,33 @@ Hdf5File Hdf5File::open(const std::filesystem::path& path) {
   const Handle access(hdf5::file_access(), H5Pclose);
   Hdf5File file(path, false);
   require_regular_file(path);
+  if (path.extension() == ".npy") {
+    file.array_.emplace(path);
+    file.show_array();
+    return file;
+  }
   file.file_ = file.checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access), "open", "it as HDF5");
   return file;
+}
+
+/// Makes an HDF5 file in memory whose dataset refers to the array.
+void Hdf5File::show_array() {
+  static std::int64_t shown = 0;  // the lock is held; files in memory need names of their own
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose),
+      options(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  const auto dims = hdf5::sizes(array_->extents());
+  const Handle space(H5Screate_simple(narrow<int>(dims.size()), dims.data(), nullptr), H5Sclose);
+  constexpr std::size_t kGrowth = 4096;
+  checked(H5Pset_fapl_core(access, kGrowth, 0), "show", "its array");
+  file_ = checked(H5Fcreate(fmt::format("{}:{}", path_.c_str(), ++shown).c_str(), H5F_ACC_TRUNC,
+                            H5P_DEFAULT, access),
+                  "show", "its array");
+  checked(H5Pset_external(options, std::filesystem::absolute(path_).c_str(), array_->offset(),
+                          H5F_UNLIMITED),
+          "show", "its array");
+  datasets_[kArray] = checked(H5Dcreate2(file_, kArray, hdf5::native_type(array_->type()), space,
+                                         H5P_DEFAULT, options, H5P_DEFAULT),
+                              "show", "its array");
 }
 
 Hdf5File Hdf5File::create(const std::filesystem::path& path) {
@@ -352,6 +378,11 @@ void Hdf5File::transfer(const std::string& name, const Slab& slab, std::size_t v
         "{}: a block of {} elements on {} axes does not fit the dataset or the {} values given",
         name, volume, count.size(), values));
   if (volume == 0) return;
+  if (array_) {
+    array_->read(slab, {static_cast<std::byte*>(destination),
+                        values * static_cast<std::size_t>(size_of(type))});
+    return;
+  }
   const Handle memory(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr),
                       H5Sclose);
   if (!count.empty())

@@ -14,6 +14,7 @@
 
 #include "error.hpp"
 #include "runtime/hdf5/hdf5_types.hpp"
+#include "runtime/hdf5/npy_array.hpp"
 
 namespace halomesh {
 
@@ -27,7 +28,11 @@ namespace halomesh {
 /// calls from several threads are serialised.
 class Hdf5File {
  public:
-  /// Opens an existing file for reading.
+  /// The name of the array in a .npy file.
+  static constexpr const char* kArray = "/values";
+
+  /// Opens an existing file for reading: HDF5, or a .npy file, which appears as one with the
+  /// dataset kArray.
   static Hdf5File open(const std::filesystem::path& path);
   /// Creates an empty file, replacing an existing one.
   static Hdf5File create(const std::filesystem::path& path);
@@ -128,6 +133,7 @@ class Hdf5File {
   // This is hid_t, without including the library's header.
   using Id = std::int64_t;
   Hdf5File(std::filesystem::path path, bool writable);
+  void show_array();
   void write_number(const std::string& object, const std::string& name, Hdf5Type type,
                     const void* value);
   void read_number(const std::string& object, const std::string& name, Hdf5Type type,
@@ -147,6 +153,7 @@ class Hdf5File {
   Id file_ = -1;
   bool writable_ = false;
   std::map<std::string, Id> datasets_;
+  std::optional<NpyArray> array_;  // of a .npy file: file_ has only its type and extents
 };
 
 }  // namespace halomesh

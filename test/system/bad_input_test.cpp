@@ -118,7 +118,7 @@ TEST_CASE("unfit data end all ranks with one message") {
   const std::vector<Row> rows = {
       {"empty directory",
        kFailed,
-       {"train holds no *.tfrecord", "halomesh synth"},
+       {"train holds no samples", "halomesh synth"},
        [](Scene& scene) {
          fs::remove_all(scene.data / "train");
          fs::create_directory(scene.data / "train");

@@ -25,6 +25,7 @@
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/options/misplacement_option.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/source_options.hpp"
 
 namespace halomesh {
 namespace {
@@ -35,9 +36,9 @@ Options convert_options() {
   const ArchiveOptions d;
   Options options(
       "convert --from DIR --to DIR [options]",
-      "Packs a data set (TFRecord, HDF5 with one sample per file, universes, images of the "
-      "DeepCAM\n"
-      "benchmark, NIfTI cases, or an archive) into an archive: few large HDF5 files, made for\n"
+      "Packs a data set (TFRecord, HDF5, .npy arrays, universes, images of the DeepCAM "
+      "benchmark,\n"
+      "NIfTI cases, or an archive) into an archive: few large HDF5 files, made for\n"
       "reading blocks. The files are divided over the ranks of mpirun or srun. After a stop, the\n"
       "same command keeps the complete files and continues. With --verify but without --from, an\n"
       "existing archive is checked.");
@@ -59,6 +60,7 @@ Options convert_options() {
       .add_switch("whole",
                   "keep universes whole: samples of 4 times --input along each spatial axis");
   add_misplacement_option(options);
+  add_source_options(options);
   options.group("Archive")
       .add_choice("codec", {"gzip", "none"}, "gzip", "compression, after a byte shuffle")
       .add<std::int64_t>("level", "1..9", d.gzip, "gzip level: 1 is fastest, 9 smallest")
@@ -76,6 +78,7 @@ constexpr const char* kSourceDescription = "dataset.json";
 
 struct Request {
   std::string from;
+  DataSource source{fs::path()};
   ArchiveOptions archive;
   std::vector<std::string> splits;
   Shape shape;
@@ -91,7 +94,8 @@ bool holds_split(const fs::path& directory, const std::string& split) {
 
 Request request_of(const Options& options) {
   Request r;
-  r.from = options.get<std::string>("from");
+  r.source = source_of(options, "from");
+  r.from = r.source.directory.string();
   r.archive.directory = options.get<std::string>("to");
   r.archive.samples_per_file = options.get<std::int64_t>("samples-per-file");
   if (options.get<std::string>("codec") == "gzip")
@@ -249,8 +253,8 @@ int convert(const Comm& world, const Options& options) {
   std::vector<std::unique_ptr<const Dataset>> sources;
   for (const std::string& split : request.splits)
     sources.push_back(request.from.empty() ? nullptr
-                                           : open_dataset(world, request.from, split, request.shape,
-                                                          request.targets));
+                                           : open_dataset(world, request.source, split,
+                                                          request.shape, request.targets));
   for (const auto& source : sources)
     if (source != nullptr) heed_misplacement(world, options, *source);
   std::unique_ptr<DirectoryLock> lock;

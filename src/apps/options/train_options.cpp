@@ -14,6 +14,7 @@
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/padding_option.hpp"
+#include "src/apps/options/source_options.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
@@ -78,6 +79,7 @@ void add_data_options(Options& options) {
       .zero_is_value()
       .needs("model", networks_that_pad());
   add_misplacement_option(options);
+  add_source_options(options);
 }
 
 void add_run_options(Options& options, const std::string& default_out) {

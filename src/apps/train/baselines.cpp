@@ -78,6 +78,8 @@ std::vector<Baseline> baselines(const Comm& world, const Dataset& training, cons
     throw UsageError(
         fmt::format("--baseline spectrum: samples of {} are not cubes of 2^3 or more", shape),
         "use --baseline mean");
+  if (with_spectrum && training.format().type() != DataType::kInt16)
+    throw UsageError("--baseline spectrum: the samples are not counts", "use --baseline mean");
   std::optional<SpectrumFeatures> spectra;
   if (with_spectrum) spectra.emplace(shape.d, shape.c);
   const Share fitted = read_share(world, training, spectra ? &*spectra : nullptr);

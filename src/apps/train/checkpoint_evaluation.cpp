@@ -15,6 +15,7 @@
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/options/misplacement_option.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/source_options.hpp"
 #include "src/apps/train/memory_choice.hpp"
 
 namespace halomesh {
@@ -52,6 +53,7 @@ void add_evaluation_options(Options& options, bool needs_checkpoint) {
                    "halve: voxels outside have this value and do not count")
       .zero_is_value();
   add_misplacement_option(options);
+  add_source_options(options);
 }
 
 Shape sample_shape(const Options& options, const NetworkSpec& network) {
@@ -147,9 +149,8 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, Options options) {
   const auto batch = options.get<std::int64_t>("batch");
   local_batch_ = local_batch(batch == 0 ? shape.replicas : batch, shape);
   padding_ = static_cast<float>(options.get<double>("pad"));
-  data_ =
-      open_dataset(world, options.get<std::string>("data"), options.get<std::string>("split"),
-                   samples, targets_of(*network_->loss, network_->geometry.tensors().back().shape));
+  data_ = open_dataset(world, source_of(options), options.get<std::string>("split"), samples,
+                       targets_of(*network_->loss, network_->geometry.tensors().back().shape));
   heed_misplacement(world, options, *data_);
   if (windows_ && !windows_->may_pad) check_windows(*data_, input);
   require_memory_of_run(

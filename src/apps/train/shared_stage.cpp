@@ -10,6 +10,7 @@
 #include "runtime/log/progress.hpp"
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
+#include "src/apps/options/source_options.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/training_crops.hpp"
 #include "src/apps/train/training_plan.hpp"
@@ -17,17 +18,17 @@
 
 namespace halomesh {
 
-std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group,
-                                          const Options& options,
+std::optional<SharedStage> stage_for_runs(const Comm& job, const Comm& group, const Options& given,
                                           const std::function<bool()>& must_stop) {
-  MlperfLog mllog = begin_mlperf_log(group, options);
+  MlperfLog mllog = begin_mlperf_log(group, given);
+  const Options options = with_values_of_data(job, given);
   const PlannedNetwork network = planned_network(
       options, group.size(), precision_named(options.get<std::string>("precision")));
   const TrainerOptions trainer = plan_training(options, network);
   const ProcessMesh mesh(group, network.shape);
   const ModelGeometry& geometry = network.geometry;
   start_mlperf_run(group, options, mlperf_training(trainer, network.spec, options), mllog);
-  const std::filesystem::path data = options.get<std::string>("data");
+  const DataSource data = source_of(options);
   const TensorGeometry& output = geometry.tensors().back();
   const auto part = static_cast<std::size_t>(mesh.part());
   const Box owned = output.owned[part].empty() ? Box{} : output.span[part];  // as in the executor

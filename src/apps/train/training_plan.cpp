@@ -142,6 +142,9 @@ void check_first_checkpoint(const Options& options, const PlannedNetwork& networ
   // These depend on the data.
   if (standardizes && options.get<std::string>(kStandardizeOption) == "on")
     now.model[kStandardizeOption] = stored->second;
+  if (const auto values = recorded.model.find(kValuesOption);
+      values != recorded.model.end() && !options.is_given(kValuesOption))
+    now.model[kValuesOption] = values->second;
   if (const auto samples = recorded.run.find("training-samples"); samples != recorded.run.end())
     now.run["training-samples"] = samples->second;
   check_resumption(recorded, now, trainer.rules, trainer.allow_changes);

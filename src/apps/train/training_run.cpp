@@ -32,6 +32,7 @@
 #include "src/apps/options/mlperf_options.hpp"
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/option_text.hpp"
+#include "src/apps/options/source_options.hpp"
 #include "src/apps/options/standardize_option.hpp"
 #include "src/apps/options/train_options.hpp"
 #include "src/apps/train/memory_choice.hpp"
@@ -114,12 +115,14 @@ void watch_classes(const Comm& world, const Options& options, const NetworkSpec&
 }
 
 /// Names of classes or targets go with the checkpoints, to be used on data that have none.
-void keep_names(const Comm& world, const std::filesystem::path& data, const TargetSpec& targets,
-                const std::optional<LoadedCheckpoint>& from, TrainerOptions& trainer) {
+void keep_names(const Comm& world, const Options& options, const Dataset& data,
+                const TargetSpec& targets, const std::optional<LoadedCheckpoint>& from,
+                TrainerOptions& trainer) {
   const bool are_classes = targets.classes > 0;
   std::string names =
-      data_names(world, data, are_classes ? "classes" : "targets",
+      data_names(world, options.get<std::string>("data"), are_classes ? "classes" : "targets",
                  static_cast<std::size_t>(are_classes ? targets.classes : targets.scalars));
+  if (names.empty()) names = data.target_titles();
   if (names.empty() && from && from->state.run.contains(kOutputNames))
     names = from->state.run.at(kOutputNames);
   if (!names.empty()) trainer.run[kOutputNames] = names;
@@ -210,17 +213,18 @@ TrainerOptions plan_on_data(const Comm& world, const Options& options,
     return plan_training(options, network);
   } catch (const UsageError&) {
     if (!options.is_given("batch"))
-      open_dataset(world, options.get<std::string>("data"), "train",
+      open_dataset(world, source_of(options), "train",
                    sample_shape(options, crop_options(options)),
                    targets_of(*network.loss, network.geometry.tensors().back().shape));
     throw;
   }
 }
 
-TrainingResult run_training(const Comm& world, const Options& options, const RankBinding& binding,
+TrainingResult run_training(const Comm& world, const Options& given, const RankBinding& binding,
                             const BeforeRun& before) {
   MlperfLog mllog =
-      before.mllog != nullptr ? std::move(*before.mllog) : begin_mlperf_log(world, options);
+      before.mllog != nullptr ? std::move(*before.mllog) : begin_mlperf_log(world, given);
+  const Options options = with_values_of_data(world, given);
   const auto precision = precision_named(options.get<std::string>("precision"));
   PlannedNetwork planned = planned_network(options, world.size(), precision);
   TrainerOptions trainer_settings = plan_on_data(world, options, planned);
@@ -249,7 +253,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   if (before.mllog == nullptr)
     start_mlperf_run(world, options, mlperf_training(trainer_settings, network.spec, options),
                      mllog);
-  const std::filesystem::path data = options.get<std::string>("data");
+  const DataSource data = source_of(options);
   const TargetSpec targets = targets_of(*network.loss, network.geometry.tensors().back().shape);
   trainer_settings.make_loss = [&network](const Shape& output) {
     return network.spec.make_loss(output);
@@ -277,7 +281,7 @@ TrainingResult run_training(const Comm& world, const Options& options, const Ran
   const std::optional<LoadedCheckpoint> from = load_parameters(network, options);
   if (from && !from->warning.empty()) warn(world, from->warning);
   standardize_input(network, options, from, *training, trainer_settings);
-  keep_names(world, data, targets, from, trainer_settings);
+  keep_names(world, options, *training, targets, from, trainer_settings);
 
   std::unique_ptr<RunTimeline> timeline;
   if (trace_request) {

@@ -56,9 +56,11 @@ TEST_CASE("dataset: problems with a directory give the same error on every rank"
   const SharedDirectory directory;
   CHECK(contains(directory.open_error(), "train is not a directory"));
   directory.fill([](const auto&) {});
-  CHECK(contains(directory.open_error(), "holds no *.tfrecord or *.hdf5 file (and 0 others)"));
+  CHECK(
+      contains(directory.open_error(), "holds no samples in files of a known name (and 0 others)"));
   directory.fill([](const auto& train) { put_contents(train / "box.raw", "raw"); });
-  CHECK(contains(directory.open_error(), "holds no *.tfrecord or *.hdf5 file (and 1 others)"));
+  CHECK(
+      contains(directory.open_error(), "holds no samples in files of a known name (and 1 others)"));
   directory.fill([](const auto& train) {
     for (int f = 0; f < 6; ++f)
       write_records(train / fmt::format("{}.tfrecord", f), {sample_payload(f)}, Compression::kNone);

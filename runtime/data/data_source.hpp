@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A data set as users name it.
+#pragma once
+
+#include <concepts>
+#include <filesystem>
+#include <string>
+#include <utility>
+
+namespace halomesh {
+
+/// Where the samples of a data set are, and where their targets.
+struct DataSource {
+  std::filesystem::path directory;  ///< holds the splits
+  std::string inputs{};             ///< the dataset of HDF5 files that has samples; empty: /x
+  /// The dataset that has targets, or a table of scalars: see is_table(); empty: where the format
+  /// has them.
+  std::string targets{};
+
+  template <std::convertible_to<std::filesystem::path> Path>
+  DataSource(Path in)  // NOLINT(google-explicit-constructor): a data set without names of its own
+      : directory(std::move(in)) {}
+  DataSource(std::filesystem::path in, std::string of_inputs, std::string of_targets)
+      : directory(std::move(in)), inputs(std::move(of_inputs)), targets(std::move(of_targets)) {}
+
+  /// True if targets are in a file of their own, .npy, .csv, .tsv or .txt.
+  bool has_table() const {
+    const std::string end = std::filesystem::path(targets).extension().string();
+    return end == ".npy" || end == ".csv" || end == ".tsv" || end == ".txt";
+  }
+};
+
+}  // namespace halomesh

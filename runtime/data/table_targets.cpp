@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables of targets, and samples with them: see table_targets.hpp.
+#include "runtime/data/table_targets.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "error.hpp"
+#include "joined.hpp"
+#include "runtime/data/dataset_files.hpp"
+#include "runtime/data/hdf5_field.hpp"
+#include "runtime/data/sample_checks.hpp"
+#include "runtime/mpi/collective_errors.hpp"
+#include "runtime/posix/input_file.hpp"
+
+namespace halomesh {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+/// The words of a line: between commas, semicolons or tabs if it has any, else between spaces.
+Words words_of(const std::string& line) {
+  const char* const marks = line.find_first_of(",;\t") == std::string::npos ? " " : ",;\t";
+  Words words;
+  for (std::size_t at = 0; at <= line.size();) {
+    const std::size_t end = std::min(line.find_first_of(marks, at), line.size());
+    const std::size_t first = line.find_first_not_of(" \r", at);
+    std::string word;
+    if (first < end) word = line.substr(first, line.find_last_not_of(" \r", end - 1) + 1 - first);
+    if (!word.empty() || *marks != ' ') words.push_back(word);
+    at = end + 1;
+  }
+  return words;
+}
+
+std::optional<float> number_in(std::string_view word) {
+  if (word.starts_with('+')) word.remove_prefix(1);
+  double number = 0;
+  const auto [end, code] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (code != std::errc() || end != word.data() + word.size()) return std::nullopt;
+  return static_cast<float>(number);
+}
+
+/// The last `count` words of a line, as titles; none if it has fewer.
+Words titles_in(Words words, std::int64_t count) {
+  if (std::ssize(words) < count) return {};
+  words.erase(words.begin(), words.end() - count);
+  for (std::string& word : words)
+    std::replace_if(
+        word.begin(), word.end(), [](unsigned char c) { return std::isalnum(c) == 0 && c < 128; },
+        '_');
+  return words;
+}
+
+/// The name of a sample without the directory and the endings of its file.
+std::string plain_name(const std::string& name) {
+  std::string plain = fs::path(name).filename().string();
+  for (const std::string_view end : {".gz", ".nii", ".npy", ".h5", ".hdf5"})
+    if (plain.size() > end.size() && plain.ends_with(end)) plain.resize(plain.size() - end.size());
+  return plain;
+}
+
+}  // namespace
+
+TargetTable parse_table(const std::string& text, const std::string& path, std::int64_t targets) {
+  TargetTable table;
+  std::istringstream lines(text);
+  std::string line;
+  bool is_first = true;
+  for (std::int64_t number = 1; std::getline(lines, line); ++number) {
+    if (line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // the mark of UTF-8
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (line.front() == '#') {
+      if (is_first) table.titles = titles_in(words_of(line.substr(1)), targets);
+      continue;
+    }
+    const Words words = words_of(line);
+    if (std::exchange(is_first, false) && !number_in(words.back())) {
+      table.titles = titles_in(words, targets);
+      continue;
+    }
+    // A name may be a number, too.
+    const bool named = std::ssize(words) == targets + 1 || !number_in(words.front());
+    const std::int64_t count = std::ssize(words) - (named ? 1 : 0);
+    require(count == targets,
+            fmt::format("{}: line {} has {}{} numbers, expected {}", path, number,
+                        named ? "a name and " : "", count, targets),
+            fmt::format("set --targets {}, or leave the numbers to be predicted", count));
+    if (named) table.samples.push_back(words.front());
+    for (std::size_t w = named ? 1 : 0; w < words.size(); ++w) {
+      const auto value = number_in(words[w]);
+      require(value.has_value(),
+              fmt::format("{}: line {}: '{}' is not a number", path, number, words[w]),
+              "give a number for each target");
+      table.numbers.push_back(*value);
+    }
+    require(
+        table.samples.empty() || std::ssize(table.numbers) == targets * std::ssize(table.samples),
+        fmt::format("{}: line {} has a name, others have none", path, number),
+        "begin each row with the name of its sample, or none");
+  }
+  return table;
+}
+
+namespace {
+
+/// The table that `source` names.
+fs::path table_path(const DataSource& source, const std::string& split) {
+  const fs::path given = source.targets;
+  std::error_code ignored;
+  for (const fs::path& path : {source.directory / split / given, source.directory / given})
+    if (fs::exists(path, ignored)) return path;
+  return given;
+}
+
+TargetTable read_table(const fs::path& path, std::int64_t targets) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+  if (path.extension() != ".npy")
+    return parse_table(read_input_file(path, kMostBytes), path, targets);
+  Hdf5File file = Hdf5File::open(path);
+  const Extents extents = file.extents(Hdf5File::kArray);
+  const std::int64_t columns = extents.size() > 1 ? extents.back() : 1;
+  require(extents.size() <= 2 && !extents.empty() && columns == targets,
+          text("{} has the shape {}, expected a row of {} numbers for each sample", path.c_str(),
+               joined(extents, "x"), targets),
+          text("set --targets {}", columns));
+  TargetTable table;
+  read_numbers(file, Hdf5File::kArray, Slab::whole(extents), table.numbers);
+  return table;
+}
+
+/// The rows in the order of the samples.
+std::vector<float> rows_of(const TargetTable& table, const Dataset& samples, const fs::path& path,
+                           std::int64_t targets) {
+  const auto width = static_cast<std::size_t>(targets);
+  if (table.samples.empty()) {
+    require(
+        std::ssize(table.numbers) == targets * samples.size(),
+        text("{} has {} rows, {} has {} samples", path.c_str(), table.numbers.size() / width,
+             samples.directory().c_str(), samples.size()),
+        "give a row for each sample in the order of names, or begin each with the sample's name");
+    return table.numbers;
+  }
+  std::map<std::string, std::size_t> row_of;
+  for (std::size_t row = 0; row < table.samples.size(); ++row)
+    require(row_of.emplace(plain_name(table.samples[row]), row).second,
+            text("{} has two rows for {}", path.c_str(), table.samples[row]), "keep one of them");
+  std::vector<float> rows;
+  for (std::int64_t i = 0; i < samples.size(); ++i) {
+    const std::string name = samples.name(i);
+    const auto found = row_of.find(plain_name(name));
+    require(found != row_of.end(),
+            text("{} has no row for {} of {}", path.c_str(), name, samples.directory().c_str()),
+            text("add a row that begins with {}, as others begin with {}", name,
+                 table.samples.front()));
+    const auto first = table.numbers.begin() + static_cast<std::ptrdiff_t>(found->second * width);
+    check_targets(std::span(first, first + static_cast<std::ptrdiff_t>(width)),
+                  fmt::format("{}: {}", path.c_str(), name));
+    rows.insert(rows.end(), first, first + static_cast<std::ptrdiff_t>(width));
+  }
+  return rows;
+}
+
+class TableDataset final : public Dataset {
+ public:
+  TableDataset(std::unique_ptr<const Dataset> samples, std::vector<float> rows,
+               std::int64_t targets, std::string titles)
+      : Dataset(samples->shape(), targets, samples->format()),
+        samples_(std::move(samples)),
+        rows_(std::move(rows)),
+        titles_(std::move(titles)) {
+    const auto bytes = std::as_bytes(std::span(rows_));
+    hash_ = content_hash({reinterpret_cast<const char*>(bytes.data()), bytes.size()});  // NOLINT
+    identity_ = fmt::format("{}, targets {:x}", samples_->identity(), hash_);
+  }
+
+  std::int64_t size() const override { return samples_->size(); }
+  Shape shape_of(std::int64_t sample) const override { return samples_->shape_of(sample); }
+  std::string name(std::int64_t sample) const override { return samples_->name(sample); }
+  std::optional<Orientation> orientation_of(std::int64_t sample) const override {
+    return samples_->orientation_of(sample);
+  }
+  std::string target_titles() const override { return titles_; }
+  const fs::path& directory() const override { return samples_->directory(); }
+  const std::string& identity() const override { return identity_; }
+  const DatasetFiles& files() const override { return samples_->files(); }
+  std::uint64_t file_hash(std::int64_t file) const override {
+    return samples_->file_hash(file) + (file == 0 ? hash_ : 0);
+  }
+  std::string advice() const override { return samples_->advice(); }
+  std::unique_ptr<SampleReader> reader() const override;
+
+  std::span<const float> row(std::int64_t sample) const {
+    const auto width = static_cast<std::size_t>(targets());
+    return std::span(rows_).subspan(static_cast<std::size_t>(sample) * width, width);
+  }
+
+ private:
+  std::unique_ptr<const Dataset> samples_;
+  std::vector<float> rows_;
+  std::string titles_, identity_;
+  std::uint64_t hash_ = 0;
+};
+
+class TableReader final : public SampleReader {
+ public:
+  TableReader(const TableDataset& data, std::unique_ptr<SampleReader> samples)
+      : data_(data), samples_(std::move(samples)) {}
+
+  DataType type() const override { return samples_->type(); }
+  void read(std::int64_t sample, AnyView dst, AnyView targets) override {
+    samples_->read(sample, dst, {});
+    copy_scalars(data_.row(sample), targets);
+  }
+  void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
+                  AnyView targets) override {
+    samples_->read_slabs(sample, box, sink, {});
+    copy_scalars(data_.row(sample), targets);
+  }
+  void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
+    samples_->stream(sample, sink, {});
+    copy_scalars(data_.row(sample), targets);
+  }
+  void expect(std::int64_t sample) override { samples_->expect(sample); }
+
+ private:
+  const TableDataset& data_;
+  std::unique_ptr<SampleReader> samples_;
+};
+
+std::unique_ptr<SampleReader> TableDataset::reader() const {
+  return std::make_unique<TableReader>(*this, samples_->reader());
+}
+
+}  // namespace
+
+std::unique_ptr<const Dataset> with_table(const Comm& comm, std::unique_ptr<const Dataset> samples,
+                                          const DataSource& source, const std::string& split,
+                                          std::int64_t targets) {
+  // The titles, and behind them the numbers.
+  const std::string found = on_first_rank(comm, [&] {
+    const fs::path path = table_path(source, split);
+    const TargetTable table = read_table(path, targets);
+    std::string made = joined(table.titles, ",") + '\n';
+    const std::vector<float> rows = rows_of(table, *samples, path, targets);
+    made.append(reinterpret_cast<const char*>(rows.data()), rows.size() * sizeof(float));  // NOLINT
+    return made;
+  });
+  const std::size_t end = found.find('\n');
+  std::vector<float> rows((found.size() - end - 1) / sizeof(float));
+  std::memcpy(rows.data(), found.data() + end + 1, rows.size() * sizeof(float));
+  return std::make_unique<TableDataset>(std::move(samples), std::move(rows), targets,
+                                        found.substr(0, end));
+}
+
+}  // namespace halomesh

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samples of one data set whose scalar targets are in a table of their own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/data/data_source.hpp"
+#include "runtime/data/dataset.hpp"
+#include "runtime/mpi/mpi.hpp"
+
+namespace halomesh {
+
+/// A table of numbers, a row for each sample.
+struct TargetTable {
+  std::vector<std::string> samples{};  ///< the names of the rows' samples; empty: in their order
+  std::vector<std::string> titles{};   ///< of the numbers of a row; empty: unknown
+  std::vector<float> numbers{};        ///< row by row
+};
+
+/// Reads a text of rows of `targets` numbers, or of a name and so many numbers, between commas,
+/// semicolons, tabs or spaces. A first line of other words, or one behind #, has titles. Throws
+/// Error naming `path` and the line.
+TargetTable parse_table(const std::string& text, const std::string& path, std::int64_t targets);
+
+/// Collective. Gives `samples`, which have no targets, those of the table `source.targets`: in
+/// DIR/SPLIT, in DIR, or as the path says. Throws Error on every rank for a sample without a row,
+/// or if rows without names are not as many as samples.
+std::unique_ptr<const Dataset> with_table(const Comm& comm, std::unique_ptr<const Dataset> samples,
+                                          const DataSource& source, const std::string& split,
+                                          std::int64_t targets);
+
+}  // namespace halomesh

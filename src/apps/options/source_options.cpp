@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Names of datasets and tables: see source_options.hpp.
+#include "src/apps/options/source_options.hpp"
+
+#include "runtime/data/open_dataset.hpp"
+#include "src/apps/options/model_options.hpp"
+
+namespace halomesh {
+
+void add_source_options(Options& options) {
+  options.as(SettingRole::kComputing)
+      .add<std::string>("inputs", "NAME", "",
+                        "dataset that has the samples in HDF5 files; without it, x")
+      .add<std::string>(
+          "targets-from", "NAME", "",
+          "dataset that has the targets in HDF5 files, without it y or labels; or a "
+          "table, .npy, .csv, .tsv or .txt, in the directory of the split or of the "
+          "data: a row for each sample, in the order of names or beginning with them");
+}
+
+DataSource source_of(const Options& options, const std::string& directory) {
+  return {options.get<std::string>(directory), options.get<std::string>("inputs"),
+          options.get<std::string>("targets-from")};
+}
+
+Options with_values_of_data(const Comm& world, Options options) {
+  const Network& network = *network_spec(options).network;
+  if (network.option(kValuesOption) == nullptr || options.is_given(kValuesOption)) return options;
+  const DataType type = type_of_samples(world, source_of(options), "train");
+  options.replace(kValuesOption, type == DataType::kInt16 ? "counts" : "fields");
+  return options;
+}
+
+}  // namespace halomesh

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options --inputs and --targets-from: where a data set has samples and targets.
+#pragma once
+
+#include <string>
+
+#include "runtime/data/data_source.hpp"
+#include "runtime/mpi/mpi.hpp"
+#include "src/apps/options/options.hpp"
+
+namespace halomesh {
+
+/// Declares the options for commands that read samples.
+void add_source_options(Options& options);
+
+/// The data set that the option `directory` names, with these options.
+DataSource source_of(const Options& options, const std::string& directory = "data");
+
+/// Sets the option of networks that read counts or other numbers, unless it is given, as the
+/// samples of train/ are. Collective.
+Options with_values_of_data(const Comm& world, Options options);
+
+}  // namespace halomesh

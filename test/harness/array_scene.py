@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small data sets of arrays in many kinds of files, and runs on them, for suites of cases. Needs NumPy and h5py."""
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import tempfile
+import unittest
+
+import h5py
+import numpy
+
+from python_cases import PROGRAM, command
+
+SPLITS = {"train": 4, "validation": 2}
+SHAPE, TARGETS = (8, 10, 12), 2
+NETWORK = "--input 8x10x12x1 --conv-layers 2 --filters 4 --fc 8 --batch 2".split()
+
+
+def halomesh(ranks, *words):
+    return command(*shlex.split(os.environ.get("MPIRUN", "mpirun")), "-n", ranks, PROGRAM, *words, program=())
+
+
+def boxes(split, samples):
+    """Whole numbers that every type of elements holds, and two targets of each box."""
+    start = 0 if split == "train" else 100
+    numbers = numpy.arange(samples * numpy.prod(SHAPE)).reshape(samples, *SHAPE) * 7 + start
+    return numbers % 120, numpy.array([[i / 8 - 0.25, 0.5 - i / 16] for i in range(samples)])
+
+
+class Scene(unittest.TestCase):
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+        self.addCleanup(shutil.rmtree, self.directory)
+        self.made = 0
+
+    def fill(self, write):
+        """A data set whose splits `write(directory, split, x, y)` makes."""
+        self.made += 1
+        data = self.directory / f"data-{self.made}"
+        for split, samples in SPLITS.items():
+            (data / split).mkdir(parents=True)
+            write(data / split, split, *boxes(split, samples))
+        return data
+
+    def losses(self, data, *options, ranks=1, told=""):
+        """The losses of a run, which must print `told`."""
+        self.made += 1
+        out = self.directory / f"run-{self.made}"
+        outcome = halomesh(ranks, "train", "--data", data, "--out", out, *NETWORK, "--targets", TARGETS,
+                           *(() if "--epochs" in options else ("--epochs", 1)),
+                           *(() if "--lr" in options else ("--lr", 0.01)), *options)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        self.assertIn(told, outcome.err)
+        events = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+        return [event["loss"] for event in events if event["event"] in ("step", "eval")]
+
+    def refusal(self, data, *options, targets=TARGETS):
+        outcome = halomesh(2, "train", "--data", data, "--out", self.directory / "none", *NETWORK, "--targets", targets,
+                           *options)
+        self.assertNotEqual(outcome.code, 0)
+        self.assertEqual(outcome.err.count("error: "), 1, outcome.err)
+        return outcome.err
+
+
+def hdf5_each(dtype, of_targets="f4", names=("x", "y"), channel=True):
+    def write(directory, _, x, y):
+        for i, (box, row) in enumerate(zip(x, y)):
+            with h5py.File(directory / f"box_{i}.h5", "w") as file:
+                file[names[0]] = (box[..., None] if channel else box).astype(dtype)
+                file[names[1]] = row.astype(of_targets)
+    return write
+
+
+def hdf5_all(dtype, names=("x", "y"), **layout):
+    def write(directory, _, x, y):
+        with h5py.File(directory / "all.hdf5", "w") as file:
+            file.create_dataset(names[0], data=x.astype(dtype), **layout)
+            file[names[1]] = y
+    return write
+
+
+def npy_each(dtype, order="C", version=None, table="rows.txt"):
+    def write(directory, split, x, y):
+        for i, box in enumerate(x):
+            with open(directory / f"box_{i}.npy", "wb") as file:
+                numpy.lib.format.write_array(file, numpy.asarray(box, dtype=dtype, order=order), version=version)
+        write_table(directory / table, split, y)
+    return write
+
+
+def npy_all(dtype, order="C", channel=False, table="rows.csv"):
+    def write(directory, split, x, y):
+        x = x[..., None] if channel else x
+        numpy.save(directory / "boxes.npy", numpy.asarray(x, dtype=dtype, order=order))
+        write_table(directory / table, split, y)
+    return write
+
+
+def write_table(path, _, y):
+    if path.suffix == ".npy":
+        numpy.save(path, numpy.asfortranarray(y))
+    elif path.suffix == ".csv":
+        path.write_text("first,second\n" + "".join(f"{a:.17g},{b:.17g}\n" for a, b in y))
+    else:  # names in another order, of which the table has more
+        rows = [f"box_{i}.npy  {a:.17g}\t {b:.17g}\n".replace("\t", "") for i, (a, b) in enumerate(y)]
+        path.write_text("# name first second\n\n" + "".join(reversed(rows)) + "elsewhere 1 2\n")
