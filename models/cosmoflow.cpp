@@ -231,6 +231,15 @@ std::vector<NetworkOption> cosmoflow_options() {
                "divide by the standard deviation; a checkpoint keeps the numbers",
        .implicit = "on",
        .stored_at_default = false},
+      {.name = kScaleTargetsOption,
+       .placeholder = "on|off",
+       .fallback = std::string("off"),
+       .help =
+           "map the range of each target over the training samples to that of the outputs, which "
+           "a tanh keeps between -1.2 and 1.2; a checkpoint keeps the map, so that scores and "
+           "predictions are in the units of the targets",
+       .implicit = "on",
+       .stored_at_default = false},
       {.name = "loss",
        .fallback = std::string("mse"),
        .help = "what is minimized: " + loss_summaries(DataType::kFloat32),

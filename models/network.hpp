@@ -27,6 +27,9 @@ using NetworkValue =
 /// The option for the value of Model::scale_counts() in networks of counts: off, on, or numbers.
 inline constexpr const char* kStandardizeOption = "standardize";
 
+/// The option by which outputs stand for scaled targets: off, on, or numbers.
+inline constexpr const char* kScaleTargetsOption = "scale-targets";
+
 /// The option for what the input of a network of counts has: counts, or fields of other numbers.
 inline constexpr const char* kValuesOption = "values";
 

@@ -290,7 +290,7 @@ def torch_module(path):
     Its input has shape (samples, channels, d, h, w) and holds numbers as the files do: the first layer
     takes log(1 + x) of counts, as halomesh does, standardized after train --standardize.
     With train --batch-norm, .train() normalizes each feature over the samples of a call.
-    Its output has shape (samples, targets).
+    Its output has shape (samples, targets), in the units of the targets also after train --scale-targets.
     The layers are called conv1, conv2, ..., fc1, fc2, ... as in checkpoints. Raises ValueError for a
     network that is not CosmoFlow.
     """
@@ -311,15 +311,23 @@ def torch_module(path):
             return ((torch.log1p(x) - self.mean) / self.deviation).to(x.dtype)
 
     class ScaledTanh(nn.Module):
-        forward = staticmethod(lambda x: 1.2 * torch.tanh(x))
+        def __init__(self, scales):
+            super().__init__()
+            for name, numbers in zip(("mean", "deviation"), zip(*scales)):
+                self.register_buffer(name, torch.tensor(numbers, dtype=torch.float64), persistent=False)
+
+        def forward(self, x):
+            return (self.mean + self.deviation * (1.2 * torch.tanh(x))).to(x.dtype)
+
+    def scales(option, count):
+        text = options.get(option, ",".join(["0:1"] * count))
+        return [[float(number) for number in pair.split(":")] for pair in text.split(",")]
 
     kernel, filters = int(options["kernel"]), int(options["filters"])
     *extents, channels = _numbers(options["input"], "x")
     net = nn.Sequential()
-    standardize = options.get("standardize", ",".join(["0:1"] * channels))
     if options.get("values", "counts") == "counts":
-        net.add_module("log", Logarithm([[float(number) for number in pair.split(":")]
-                                         for pair in standardize.split(",")]))
+        net.add_module("log", Logarithm(scales("standardize", channels)))
     for i in range(1, int(options["conv-layers"]) + 1):
         # SAME padding of TensorFlow: an even kernel has one plane more after than before.
         net.add_module(f"pad{i}", nn.ConstantPad3d(((kernel - 1) // 2, kernel // 2) * 3, 0.0))
@@ -342,6 +350,6 @@ def torch_module(path):
         net.add_module(f"dropout{i}", nn.Dropout(dropout))
         inputs = outputs
     net.add_module(f"fc{len(hidden) + 1}", nn.Linear(inputs, int(options["targets"])))
-    net.add_module("tanh", ScaledTanh())
+    net.add_module("tanh", ScaledTanh(scales("scale-targets", int(options["targets"]))))
     net.load_state_dict(state_dict(path))
     return net.eval()

@@ -6,6 +6,10 @@
 
 namespace halomesh {
 
+void Loss::scale_targets(std::vector<ChannelScale>) {
+  throw Error("targets of this loss cannot be scaled", "leave out --scale-targets");
+}
+
 void Loss::expect_padding() {
   throw Error("samples cannot be padded for a loss that has no label for each voxel",
               "use samples of the network's extents");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "score.hpp"
+#include "src/nn/counts.hpp"
 #include "src/nn/target_errors.hpp"
 #include "src/nn/tensor.hpp"
 
@@ -55,6 +56,13 @@ class Loss {
   /// means over voxels leave them out. Throws Error if the loss does not support padding.
   virtual void expect_padding();
 
+  /// Lets outputs y stand for mean + deviation * y, one scale per target: gradients and the loss
+  /// are those of the outputs, errors and scores those of what they stand for. Throws Error if the
+  /// loss has no such targets.
+  virtual void scale_targets(std::vector<ChannelScale> scales);
+  /// The scales of the targets; none: outputs stand for themselves.
+  virtual std::span<const ChannelScale> target_scales() const { return {}; }
+
   virtual std::size_t sums_per_sample() const = 0;
   /// Adds the terms of a block of each sample to its sums, one sample after the other. Throws Error
   /// for invalid targets, such as a label without a class.
@@ -81,6 +89,10 @@ class Loss {
   /// Whether each sample's share of the loss, and its terms, have the same bits on every mesh.
   virtual bool sums_exactly() const { return false; }
 };
+
+/// What outputs from channel `first` on stand for; the outputs themselves without scales.
+void to_targets(std::span<const ChannelScale> scales, std::int64_t first,
+                std::span<const float> outputs, std::span<float> targets);
 
 /// The samples [first, first + count) of a view.
 template <class T>

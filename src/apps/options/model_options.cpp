@@ -243,9 +243,18 @@ NetworkSpec network_spec(const Options& options, DataType precision, bool reprod
 Model make_model(const NetworkSpec& spec) {
   Model model = spec.make();
   if (spec.network->option(kStandardizeOption) != nullptr)
-    model.scale_counts(
-        parse_standardization(spec.settings.get<std::string>(kStandardizeOption), model.input().c));
+    model.scale_counts(parse_scales(
+        kStandardizeOption, spec.settings.get<std::string>(kStandardizeOption), model.input().c));
   return model;
+}
+
+std::unique_ptr<Loss> make_loss(const NetworkSpec& spec, const Shape& output) {
+  auto loss = spec.make_loss(output);
+  if (spec.network->option(kScaleTargetsOption) == nullptr) return loss;
+  auto scales = parse_scales(kScaleTargetsOption,
+                             spec.settings.get<std::string>(kScaleTargetsOption), output.c);
+  if (!scales.empty()) loss->scale_targets(std::move(scales));
+  return loss;
 }
 
 std::map<std::string, std::string> model_settings(const Options& options) {

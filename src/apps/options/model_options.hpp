@@ -28,6 +28,8 @@ NetworkSpec network_spec(const Options& options, DataType precision = DataType::
 /// Builds the network. With --standardize on, Model::scale_counts() must then set the data set's
 /// numbers. Throws UsageError if the network cannot be built.
 Model make_model(const NetworkSpec& spec);
+/// Its loss, with the scales of targets that the settings give.
+std::unique_ptr<Loss> make_loss(const NetworkSpec& spec, const Shape& output);
 inline Model make_model(const Options& options, DataType precision = DataType::kFloat32,
                         bool reproducible = false) {
   return make_model(network_spec(options, precision, reproducible));

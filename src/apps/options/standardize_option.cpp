@@ -12,10 +12,11 @@
 
 namespace halomesh {
 
-std::vector<ChannelScale> parse_standardization(const std::string& text, std::int64_t channels) {
+std::vector<ChannelScale> parse_scales(const std::string& option, const std::string& text,
+                                       std::int64_t channels) {
   const auto refuse = [&](const std::string& what) {
     throw UsageError(
-        fmt::format("--standardize {}: {}", text, what),
+        fmt::format("--{} {}: {}", option, text, what),
         "give on or off; only checkpoints hold numbers, MEAN:DEVIATION for each channel");
   };
   if (text == "off") return {};

@@ -34,6 +34,7 @@ class CheckpointEvaluation {
   const std::string& checkpoint() const { return checkpoint_; }
   const Dataset& data() const { return *data_; }
   const NetworkSpec& network() const { return network_->spec; }
+  const Loss& loss() const { return *network_->loss; }
   /// The number of classes or targets.
   std::int64_t outputs() const { return network_->geometry.tensors().back().shape.c; }
 

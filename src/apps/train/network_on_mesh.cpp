@@ -18,7 +18,7 @@ PlannedNetwork::PlannedNetwork(std::int64_t ranks, const PartGrid& parts, Networ
       spec(std::move(network)),
       model(make_model(spec)),
       geometry(model.geometry(parts)),
-      loss(spec.make_loss(geometry.tensors().back().shape)) {}
+      loss(make_loss(spec, geometry.tensors().back().shape)) {}
 
 namespace {
 

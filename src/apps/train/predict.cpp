@@ -110,12 +110,16 @@ void write_hdf5(const std::filesystem::path& path, const Predictions& p,
 Evaluation predict_numbers(const Comm& world, const Options& options,
                            CheckpointEvaluation& evaluation, const std::filesystem::path& out) {
   Predictions mine;
-  Evaluation result = evaluation.run([&](std::span<const std::int64_t> samples, ConstView output,
-                                         AnyConstView targets) {
-    mine.width = static_cast<std::size_t>(output.sample_volume());
-    for (std::size_t i = 0; i < samples.size(); ++i)
-      mine.add(samples[i], output.data + i * mine.width, targets.as<float>().data + i * mine.width);
-  });
+  Evaluation result = evaluation.run(
+      [&](std::span<const std::int64_t> samples, ConstView output, AnyConstView targets) {
+        mine.width = static_cast<std::size_t>(output.sample_volume());
+        std::vector<float> predicted(mine.width);
+        for (std::size_t i = 0; i < samples.size(); ++i) {
+          to_targets(evaluation.loss().target_scales(), output.span.lo[kC],
+                     {output.data + i * mine.width, mine.width}, predicted);
+          mine.add(samples[i], predicted.data(), targets.as<float>().data + i * mine.width);
+        }
+      });
   const Predictions all = gather_sorted(world, mine);
   const auto names = target_names(world, options, evaluation.network(), all.width);
   if (world.rank() == 0 && out.extension() == ".csv")

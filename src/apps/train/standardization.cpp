@@ -52,11 +52,59 @@ std::vector<ChannelScale> channel_scales(const Comm& world, const Dataset& datas
   return scales;
 }
 
-std::string resolved_standardization(const Comm& world, const std::string& wanted,
-                                     const std::string& stored, const Dataset& training) {
-  if (wanted != "on") return wanted;
-  if (stored != "off") return stored;
-  return to_text(channel_scales(world, training, kStandardizationSamples));
+std::vector<TargetRange> target_ranges(const Comm& world, const Dataset& dataset,
+                                       std::int64_t samples) {
+  const auto targets = static_cast<std::size_t>(dataset.targets());
+  // The negative of the least value comes first, so that both are maxima.
+  std::vector<double> most(2 * targets, -std::numeric_limits<double>::infinity());
+  const std::int64_t used = std::min(samples, dataset.size());
+  run_with_collective_errors(world, [&](const std::function<bool()>& others_failed) {
+    const auto reader = dataset.reader();
+    std::vector<float> row(targets);
+    for (std::int64_t i = world.rank(); i < used && !others_failed(); i += world.size()) {
+      reader->read(i * dataset.size() / used, {}, scalars(row));
+      for (std::size_t t = 0; t < targets; ++t) {
+        most[2 * t] = std::max<double>(most[2 * t], -row[t]);
+        most[2 * t + 1] = std::max<double>(most[2 * t + 1], row[t]);
+      }
+    }
+  });
+  std::vector<TargetRange> ranges;
+  for (std::size_t t = 0; t < targets; ++t)
+    ranges.push_back({static_cast<float>(-world.max(most[2 * t])),
+                      static_cast<float>(world.max(most[2 * t + 1]))});
+  return ranges;
+}
+
+std::vector<ChannelScale> target_scales(const std::vector<TargetRange>& targets,
+                                        const OutputRange& outputs) {
+  double low = outputs.low >= 0 ? 0 : -1, high = 1;
+  if (outputs.is_bounded()) {
+    const double margin = (outputs.high - outputs.low) / 12;
+    low = outputs.low + margin;
+    high = outputs.high - margin;
+  }
+  std::vector<ChannelScale> scales;
+  for (const TargetRange& t : targets) {
+    const double extent = static_cast<double>(t.most) - t.least;
+    const double deviation = extent > 0 ? extent / (high - low) : 1;
+    scales.push_back({t.least - deviation * low, deviation});
+  }
+  return scales;
+}
+
+void require_targets_in_range(const Comm& world, const Dataset& training,
+                              const OutputRange& outputs) {
+  if (!(outputs.low > -std::numeric_limits<double>::max()) &&
+      !(outputs.high < std::numeric_limits<double>::max()))
+    return;
+  const std::vector<TargetRange> ranges = target_ranges(world, training, kStandardizationSamples);
+  for (std::size_t t = 0; t < ranges.size(); ++t)
+    require(ranges[t].least >= outputs.low && ranges[t].most <= outputs.high,
+            text("{}: target {} goes from {:g} to {:g}, outputs of the network from {:g} to {:g}",
+                 training.directory().c_str(), t, ranges[t].least, ranges[t].most, outputs.low,
+                 outputs.high),
+            "add --scale-targets, which maps each target to the range of the outputs");
 }
 
 }  // namespace halomesh

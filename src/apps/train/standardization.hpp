@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers by which --standardize scales a network's input.
+// The numbers by which --standardize scales a network's input and --scale-targets its output.
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <limits>
 #include <vector>
 
 #include "runtime/data/dataset.hpp"
 #include "runtime/mpi/mpi.hpp"
 #include "src/nn/counts.hpp"
+#include "src/nn/layers/elementwise.hpp"
 
 namespace halomesh {
 
@@ -22,10 +23,25 @@ inline constexpr std::int64_t kStandardizationSamples = 256;
 std::vector<ChannelScale> channel_scales(const Comm& world, const Dataset& dataset,
                                          std::int64_t samples);
 
-/// The value of --standardize as the checkpoints of a run store it: off, or numbers. "on" takes the
-/// numbers of the checkpoint that the run starts from, `stored`; if that is "off", it measures
-/// them. Collective over `world`.
-std::string resolved_standardization(const Comm& world, const std::string& wanted,
-                                     const std::string& stored, const Dataset& training);
+/// The least and the greatest value of a target.
+struct TargetRange {
+  float least = std::numeric_limits<float>::infinity();
+  float most = -std::numeric_limits<float>::infinity();
+};
+/// The ranges of the targets of `samples` samples spread evenly over the split or of all. Each rank
+/// reads its share. Collective over `world`.
+std::vector<TargetRange> target_ranges(const Comm& world, const Dataset& dataset,
+                                       std::int64_t samples);
+
+/// The scales that map the range of each target to the middle five sixths of the range of outputs,
+/// as CosmoFlow's targets of -1 to 1 lie within its outputs; where these have no bound, to -1 to 1,
+/// or 0 to 1 beside a bound of 0. A constant target has deviation 1.
+std::vector<ChannelScale> target_scales(const std::vector<TargetRange>& targets,
+                                        const OutputRange& outputs);
+
+/// Throws Error if targets of the training samples are beyond the outputs of the network.
+/// Collective.
+void require_targets_in_range(const Comm& world, const Dataset& training,
+                              const OutputRange& outputs);
 
 }  // namespace halomesh

@@ -94,11 +94,13 @@ void refuse_shared_files(const Options& options, const std::string& why) {
     refuse("resume", "leave it out: each run resumes from its own latest checkpoint");
 }
 
-void require_standardization(const Options& options, const std::string& stored) {
-  if (stored != "off" && options.get<std::string>(kStandardizeOption) == "off")
-    throw UsageError(fmt::format("--init-from {}: its network standardizes its input",
-                                 options.get<std::string>("init-from")),
-                     "add --standardize, which then uses the numbers of that checkpoint");
+void require_scales(const Options& options, const char* option, const std::string& stored) {
+  if (stored == "off" || options.get<std::string>(option) != "off") return;
+  const bool of_input = std::string(option) == kStandardizeOption;
+  throw UsageError(
+      fmt::format("--init-from {}: its network {}", options.get<std::string>("init-from"),
+                  of_input ? "standardizes its input" : "has scaled targets"),
+      fmt::format("add --{}, which then uses the numbers of that checkpoint", option));
 }
 
 namespace {
@@ -126,13 +128,12 @@ void check_first_checkpoint(const Options& options, const PlannedNetwork& networ
       if (tree != kGradientResidual || file->has(tree)) trees.push_back(tree);
   file->require_network(network.geometry, trees);
   const TrainingState& recorded = file->state();
-  const auto stored = recorded.model.find(kStandardizeOption);
-  const bool standardizes = stored != recorded.model.end() && stored->second != "off";
-  if (!resumes) {
-    if (standardizes && trainer.model.contains(kStandardizeOption))
-      require_standardization(options, stored->second);
-    return;
+  for (const char* const option : {kStandardizeOption, kScaleTargetsOption}) {
+    const auto stored = recorded.model.find(option);
+    if (!resumes && stored != recorded.model.end() && network.spec.network->option(option))
+      require_scales(options, option, stored->second);
   }
+  if (!resumes) return;
   TrainingState now;
   now.seed = trainer.seed;
   now.model = trainer.model;
@@ -140,11 +141,13 @@ void check_first_checkpoint(const Options& options, const PlannedNetwork& networ
   if (trainer.shuffle == Shuffle::kLocal)
     now.run["shuffle"] = fmt::format("local of {} replicas", network.shape.replicas);
   // These depend on the data.
-  if (standardizes && options.get<std::string>(kStandardizeOption) == "on")
-    now.model[kStandardizeOption] = stored->second;
-  if (const auto values = recorded.model.find(kValuesOption);
-      values != recorded.model.end() && !options.is_given(kValuesOption))
-    now.model[kValuesOption] = values->second;
+  for (const char* const option : {kStandardizeOption, kScaleTargetsOption, kValuesOption}) {
+    const auto stored = recorded.model.find(option);
+    const bool follows_data = option == kValuesOption ? !options.is_given(option)
+                                                      : options.get<std::string>(option) == "on";
+    if (stored != recorded.model.end() && stored->second != "off" && follows_data)
+      now.model[option] = stored->second;
+  }
   if (const auto samples = recorded.run.find("training-samples"); samples != recorded.run.end())
     now.run["training-samples"] = samples->second;
   check_resumption(recorded, now, trainer.rules, trainer.allow_changes);

@@ -27,9 +27,10 @@ std::optional<TraceRequest> trace_request_of(const Options& options, std::int64_
 /// as a file that all of them would write. `why` ends the sentence, e.g. "with --instances".
 void refuse_shared_files(const Options& options, const std::string& why);
 
-/// Throws UsageError if the network of the checkpoint of --init-from standardizes its input, as
-/// `stored` says, and the run would not.
-void require_standardization(const Options& options, const std::string& stored);
+/// Throws UsageError if the network of the checkpoint of --init-from scales its input or its
+/// targets by numbers of its training data, as `stored` says for this option, and the run would
+/// not.
+void require_scales(const Options& options, const char* option, const std::string& stored);
 
 /// Throws UsageError, or Error about the checkpoint that the run starts from, if `train` with these
 /// options would refuse to start on `ranks` ranks, which

@@ -2,6 +2,7 @@
 // One training run: see training_run.hpp.
 #include "src/apps/train/training_run.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -74,23 +75,83 @@ std::optional<double> dropout_of(const NetworkSpec& spec) {
   return spec.settings.get<double>("dropout");
 }
 
-/// Scales the network's input as --standardize says, and records that as a setting of the network.
-void standardize_input(NetworkOnMesh& network, const Options& options,
-                       const std::optional<LoadedCheckpoint>& from, const Dataset& training,
-                       TrainerOptions& trainer) {
-  if (network.spec.network->option(kStandardizeOption) == nullptr) return;
-  const Comm& world = network.mesh.world();
-  const auto wanted = options.get<std::string>(kStandardizeOption);
+/// The scales that an option gives a network: those of the checkpoint that the run starts from, or
+/// what `measure()` finds in the training data. Records them as a setting of the network.
+template <class Measure>
+std::vector<ChannelScale> scales_of(const char* option, std::int64_t channels,
+                                    const NetworkOnMesh& network, const Options& options,
+                                    const std::optional<LoadedCheckpoint>& from,
+                                    TrainerOptions& trainer, const Measure& measure) {
+  if (network.spec.network->option(option) == nullptr) return {};
+  auto numbers = options.get<std::string>(option);
   const auto first = options.get<std::string>("init-from");
   std::string stored = "off";
-  if (from && from->state.model.contains(kStandardizeOption))
-    stored = from->state.model.at(kStandardizeOption);
+  if (from && from->state.model.contains(option))
+    stored = from->state.model.at(option);
   else if (!from && !first.empty())
-    stored = checkpoint_model_options(world, first).get<std::string>(kStandardizeOption);
-  if (!from) require_standardization(options, stored);
-  const std::string numbers = resolved_standardization(world, wanted, stored, training);
-  network.model.scale_counts(parse_standardization(numbers, network.model.input().c));
-  if (numbers != "off") trainer.model[kStandardizeOption] = numbers;
+    stored = checkpoint_model_options(network.mesh.world(), first).get<std::string>(option);
+  if (!from) require_scales(options, option, stored);
+  if (numbers == "on") numbers = stored != "off" ? stored : to_text(measure());
+  if (numbers != "off") trainer.model[option] = numbers;
+  return parse_scales(option, numbers, channels);
+}
+
+/// Scales the network's input and targets as --standardize and --scale-targets say. Throws Error if
+/// a new network could not reach the targets.
+void scale_data(NetworkOnMesh& network, const Options& options,
+                const std::optional<LoadedCheckpoint>& from, const Dataset& training,
+                TrainerOptions& trainer) {
+  const Comm& world = network.mesh.world();
+  network.model.scale_counts(
+      scales_of(kStandardizeOption, network.model.input().c, network, options, from, trainer,
+                [&] { return channel_scales(world, training, kStandardizationSamples); }));
+  if (training.has_labels()) return;
+  const OutputRange outputs = output_range(*network.model.layers().back().layer);
+  auto scales = scales_of(
+      kScaleTargetsOption, training.targets(), network, options, from, trainer,
+      [&] { return target_scales(target_ranges(world, training, training.size()), outputs); });
+  if (!scales.empty())
+    network.loss->scale_targets(std::move(scales));
+  else if (!from)
+    require_targets_in_range(world, training, outputs);
+}
+
+/// The targets whose predictions have the same value for all samples: errors vary as the targets.
+bool is_constant(const TargetQuality& q) {
+  const double squares = q.rmse * q.rmse, variance = squares / (1 - q.r2);
+  return std::isfinite(variance) &&
+         std::abs(squares - q.bias * q.bias - variance) < 1e-6 * variance;
+}
+
+/// Makes rank 0 warn, once, of validations that repeat and of predictions that do not vary.
+void watch_targets(const Comm& world, TrainerOptions& trainer) {
+  if (world.rank() != 0) return;
+  trainer.after_validation = [scores = std::vector<double>(),
+                              warned = false](const Evaluation& result) mutable {
+    scores.push_back(result.score);
+    const std::size_t n = scores.size();
+    const bool repeats = n > 2 && scores[n - 1] == scores[n - 2] && scores[n - 2] == scores[n - 3];
+    const bool is_same = std::all_of(result.targets.begin(), result.targets.end(), is_constant);
+    if (warned || n < 3 || (!repeats && !is_same)) return;
+    warned = true;
+    std::cerr << fmt::format(
+        "WARNING: {}: the network learns nothing; hint: lower --lr, and look at the range of the "
+        "samples' values\n",
+        repeats ? fmt::format("three validations in a row have the {} {:g}", title_of(result.kind),
+                              result.score)
+                : "all samples of the validation have the same prediction");
+  };
+}
+
+/// Says which targets are predicted worse than by their mean.
+void warn_of_bad_targets(const std::optional<Evaluation>& result) {
+  if (!result) return;
+  for (std::size_t t = 0; t < result->targets.size(); ++t)
+    if (result->targets[t].r2 < 0)
+      std::cerr << fmt::format(
+          "WARNING: predictions of target {} are worse than always giving its mean, R^2 {:.3g}; "
+          "hint: train longer, or change --lr\n",
+          t, result->targets[t].r2);
 }
 
 /// Makes rank 0 warn of classes that no voxel has, in training and in validation.
@@ -280,7 +341,7 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
   if (lock) remove_partial_files(trainer_settings.out, "");  // left by a killed run
   const std::optional<LoadedCheckpoint> from = load_parameters(network, options);
   if (from && !from->warning.empty()) warn(world, from->warning);
-  standardize_input(network, options, from, *training, trainer_settings);
+  scale_data(network, options, from, *training, trainer_settings);
   keep_names(world, options, *training, targets, from, trainer_settings);
 
   std::unique_ptr<RunTimeline> timeline;
@@ -290,7 +351,10 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
     timeline = std::make_unique<RunTimeline>(world, network.mesh.shape(), *trace_request);
     trainer_settings.timeline = timeline.get();
   }
-  if (targets.classes > 0) watch_classes(world, options, network.spec, targets, trainer_settings);
+  if (targets.classes > 0)
+    watch_classes(world, options, network.spec, targets, trainer_settings);
+  else
+    watch_targets(world, trainer_settings);
   Trainer trainer(network.mesh, network.model, network.geometry, network.parameters, *network.loss,
                   *training, validation.get(), trainer_settings);
   if (from)
@@ -336,6 +400,10 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
   write_record(world, trainer_settings.out / "run.json", record);
   if (!result.phases.empty()) say(world, result.phases);
   if (result.end != TrainingEnd::kDiverged) say(world, summary(result, trainer_settings));
+  // A run of one or two validations says little.
+  if (result.end == TrainingEnd::kDone && world.rank() == 0 &&
+      result.epochs >= 3 * trainer_settings.evaluate_every)
+    warn_of_bad_targets(result.last_evaluation);
   return result;
 }
 

@@ -243,6 +243,35 @@ DataType Elementwise::dst_type(std::span<const DataType> src) const {
   return require_type(src, type_, with_entry(function_, [](auto entry) { return entry.kName; }));
 }
 
+OutputRange output_range(const Layer& layer) {
+  const auto* const last = dynamic_cast<const Elementwise*>(&layer);
+  if (last == nullptr) return {};
+  const ElementFunction& f = last->function();
+  OutputRange range;
+  switch (f.kind) {
+    case ElementFunction::Kind::kScaledTanh:
+      return {-std::abs(f.a), std::abs(f.a)};
+    case ElementFunction::Kind::kSigmoid:
+    case ElementFunction::Kind::kHardSigmoid:
+      return {0, 1};
+    case ElementFunction::Kind::kErf:
+      return {-1, 1};
+    case ElementFunction::Kind::kClip:
+      return {f.a, f.b};
+    case ElementFunction::Kind::kLeakyRelu:
+      range.low = f.a == 0 ? 0 : range.low;
+      return range;
+    case ElementFunction::Kind::kSoftplus:
+    case ElementFunction::Kind::kExp:
+    case ElementFunction::Kind::kSqrt:
+    case ElementFunction::Kind::kAbs:
+      range.low = 0;
+      return range;
+    default:
+      return range;
+  }
+}
+
 std::string Elementwise::kernel_name() const {
   return fmt::format("{} {}", with_entry(function_, [](auto entry) { return entry.kName; }),
                      name_of(type_));

@@ -3,7 +3,9 @@
 // halo.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "src/nn/layers/pointwise.hpp"
@@ -49,6 +51,16 @@ struct ElementFunction {
   static ElementFunction power(float exponent) { return {Kind::kPower, exponent}; }
   static ElementFunction linear(float scale, float shift) { return {Kind::kLinear, scale, shift}; }
 };
+
+/// The values between two bounds, which may be infinite.
+struct OutputRange {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool is_bounded() const { return std::isfinite(low) && std::isfinite(high); }
+};
+
+/// The values that a layer's output can have: those of its function, if it is Elementwise.
+OutputRange output_range(const Layer& layer);
 
 /// out = f(src). The derivative is read from the output where the formula gives it, otherwise from
 /// the input. NaN stays NaN. Computed in fp32.

@@ -8,8 +8,8 @@
 namespace halomesh {
 namespace {
 
-/// L = 1/(B*T) sum |p - t| over the B samples of all replicas and the T targets of each;
-/// dL/dp = sign(p - t) / (B*T), 0 where they are equal.
+/// L = 1/(B*T) sum |p - t| / s over the B samples of all replicas and the T targets of each, with p
+/// and s as in MeanSquaredError; dL/dy = sign(p - t) / (B*T), 0 where they are equal.
 class MeanAbsoluteError final : public MeanSquaredError {
  public:
   using MeanSquaredError::MeanSquaredError;
@@ -20,7 +20,7 @@ class MeanAbsoluteError final : public MeanSquaredError {
     const auto terms = static_cast<double>(global_batch * target_shape().c);
     double sum = 0;
     for (std::int64_t i = 0; i < output.batch * output.sample_volume(); ++i) {
-      const double error = static_cast<double>(output.data[i]) - truth.data[i];
+      const double error = error_at(output, truth, i);
       sum += std::abs(error);
       // A NaN must propagate: its comparison with 0 is false.
       const double sign = error == 0 ? 0 : error / std::abs(error);
@@ -30,7 +30,10 @@ class MeanAbsoluteError final : public MeanSquaredError {
   }
   Quality quality(std::span<const double> terms) const override {
     Quality quality = MeanSquaredError::quality(terms);
-    quality.loss = quality.score;
+    double sum = 0;
+    for (std::size_t t = 0; t < quality.targets.size(); ++t)
+      sum += quality.targets[t].mae / scale_of(t).deviation;
+    quality.loss = sum / static_cast<double>(quality.targets.size());
     return quality;
   }
 };

@@ -6,8 +6,9 @@
 
 namespace halomesh {
 
-/// L = 1/(B*T) sum (p - t)^2 over the B samples of all replicas and the T targets of each; dL/dp =
-/// 2 (p - t) / (B*T). add_errors() defines the terms.
+/// L = 1/(B*T) sum ((p - t) / s)^2 over the B samples of all replicas and the T targets of each,
+/// with p = m + s y of the output y, and m and s the target's scale; dL/dy = 2 (p - t) / s / (B*T).
+/// add_errors() defines the terms.
 class MeanSquaredError : public Loss {
  public:
   /// `output` is the global shape of the network's output. Throws Error unless it has one voxel,
@@ -17,6 +18,8 @@ class MeanSquaredError : public Loss {
   Shape target_shape() const override { return {targets_, 1, 1, 1}; }
   DataType target_type() const override { return DataType::kFloat32; }
   Box target_box(const Box& output) const override { return output; }
+  void scale_targets(std::vector<ChannelScale> scales) override;
+  std::span<const ChannelScale> target_scales() const override { return scales_; }
   std::size_t sums_per_sample() const override;
   void add_sums(ConstView output, AnyConstView target, std::span<double> sums) override;
   double gradient(ConstView output, AnyConstView target, std::span<const double> sums,
@@ -25,8 +28,18 @@ class MeanSquaredError : public Loss {
   Quality quality(std::span<const double> terms) const override;
   bool sums_exactly() const override { return true; }
 
+ protected:
+  /// The error of element `i` of a block, in units of the output: y - (t - m) / s.
+  double error_at(ConstView output, ConstView truth, std::int64_t i) const;
+  /// The scale of a target.
+  ChannelScale scale_of(std::size_t target) const {
+    return scales_.empty() ? ChannelScale{} : scales_[target];
+  }
+
  private:
   std::int64_t targets_;
+  std::vector<ChannelScale> scales_;
+  std::vector<float> predicted_;  // of one sample
 };
 
 }  // namespace halomesh
