@@ -5,13 +5,14 @@
 #include <concepts>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace halomesh {
 
 /// Where the samples of a data set are, and where their targets.
 struct DataSource {
-  std::filesystem::path directory;  ///< holds the splits
+  std::filesystem::path directory;  ///< holds the splits; or, to predict, samples, or is one file
   std::string inputs{};             ///< the dataset of HDF5 files that has samples; empty: /x
   /// The dataset that has targets, or a table of scalars: see is_table(); empty: where the format
   /// has them.
@@ -23,6 +24,12 @@ struct DataSource {
   DataSource(std::filesystem::path in, std::string of_inputs, std::string of_targets)
       : directory(std::move(in)), inputs(std::move(of_inputs)), targets(std::move(of_targets)) {}
 
+  /// The directory of the files of a split, whose name may be empty: those of `directory` itself.
+  std::filesystem::path of_split(const std::string& split) const {
+    std::error_code ignored;
+    if (std::filesystem::is_regular_file(directory, ignored)) return directory.parent_path();
+    return split.empty() ? directory : directory / split;
+  }
   /// True if targets are in a file of their own, .npy, .csv, .tsv or .txt.
   bool has_table() const {
     const std::string end = std::filesystem::path(targets).extension().string();

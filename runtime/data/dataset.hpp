@@ -118,6 +118,8 @@ class Dataset {
   /// The name of a sample: its file's without extensions if the file has no other sample; otherwise
   /// with the sample's number in the file, such as "validation-00000:3".
   virtual std::string name(std::int64_t sample) const { return std::to_string(sample); }
+  /// False if targets are unknown, and 0.
+  virtual bool has_truth() const { return true; }
   /// The names of scalar targets, separated by commas; empty: unknown.
   virtual std::string target_titles() const { return {}; }
   /// The position of a sample's voxels in space; empty if its files do not give it.

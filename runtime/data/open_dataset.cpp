@@ -97,10 +97,12 @@ std::string layouts_of(const std::string& split) {
 /// some fit other layouts than the rest.
 Candidates candidates_in(const DataSource& source, const std::string& split) {
   const fs::path& directory = source.directory;
-  const fs::path of_split = directory / split;
+  const fs::path of_split = source.of_split(split);
   const std::string hint = layouts_of(split);
+  std::error_code code;
   const Names beside = names_in(directory, hint);
   Names within = names_in(of_split, hint);
+  if (fs::is_regular_file(directory, code)) within = {directory.filename().string()};
   if (source.has_table()) std::erase(within, fs::path(source.targets).filename());
   Candidates found;
   for (std::size_t f = 0; f < formats().size(); ++f) {
@@ -117,8 +119,7 @@ Candidates candidates_in(const DataSource& source, const std::string& split) {
     if (found.formats.empty()) found = {where, std::move(names)};
     found.formats.push_back(f);
   }
-  std::error_code ignored;
-  require(!found.names.empty() || fs::is_directory(of_split, ignored),
+  require(!found.names.empty() || fs::is_directory(of_split, code),
           text("{} is not a directory", of_split.c_str()), hint);
   require(!found.names.empty(),
           text("{} holds no samples in files of a known name (and {} others)", of_split.c_str(),
@@ -192,8 +193,8 @@ std::unique_ptr<const Dataset> open_files(const Comm& comm, const Found& found,
                                           const DataSource& source, const std::string& split,
                                           const Shape& shape, const TargetSpec& targets) {
   const DatasetFormat& format = formats()[found.format];
-  const fs::path& directory = source.directory;
-  DatasetFiles files(format.is_beside_others ? directory : directory / split, found.names);
+  const fs::path directory = source.of_split(split);
+  DatasetFiles files(format.is_beside_others ? source.directory : directory, found.names);
   return format.open(comm, std::move(files), shape, targets, found.values, source);
 }
 
@@ -212,6 +213,16 @@ std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const DataSource& 
   auto samples = open_files(comm, found, source, split, shape, in_files);
   if (!has_table) return samples;
   return with_table(comm, std::move(samples), source, split, targets.scalars);
+}
+
+std::unique_ptr<const Dataset> open_inputs(const Comm& comm, const DataSource& source,
+                                           const std::string& split, const Shape& shape,
+                                           const TargetSpec& targets) {
+  const Found found = find_files(comm, source, split, shape, TargetSpec::none());
+  const auto has_table = [&] { return has_table_file(source, split) ? "table" : ""; };
+  if (!found.lacks_targets || !on_first_rank(comm, has_table).empty())
+    return open_dataset(comm, source, split, shape, targets);
+  return without_truth(open_files(comm, found, source, split, shape, TargetSpec::none()), targets);
 }
 
 DataType type_of_samples(const Comm& comm, const DataSource& source, const std::string& split) {

@@ -31,6 +31,12 @@ std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const DataSource& 
                                             const std::string& split, const Shape& shape,
                                             const TargetSpec& targets);
 
+/// Collective. Opens samples for predictions: where they have no targets, Dataset::has_truth() is
+/// false. The split may be "", for the files of the directory itself, which may also be one file.
+std::unique_ptr<const Dataset> open_inputs(const Comm& comm, const DataSource& source,
+                                           const std::string& split, const Shape& shape,
+                                           const TargetSpec& targets);
+
 /// Collective. The type of the values that readers of a split deliver.
 DataType type_of_samples(const Comm& comm, const DataSource& source, const std::string& split);
 

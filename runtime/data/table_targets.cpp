@@ -170,10 +170,11 @@ std::vector<float> rows_of(const TargetTable& table, const Dataset& samples, con
   return rows;
 }
 
-class TableDataset final : public Dataset {
+class TargetedDataset final : public Dataset {
  public:
-  TableDataset(std::unique_ptr<const Dataset> samples, std::vector<float> rows,
-               std::int64_t targets, std::string titles)
+  /// Without rows, targets are 0.
+  TargetedDataset(std::unique_ptr<const Dataset> samples, const TargetSpec& targets,
+                  std::vector<float> rows = {}, std::string titles = {})
       : Dataset(samples->shape(), targets, samples->format()),
         samples_(std::move(samples)),
         rows_(std::move(rows)),
@@ -190,6 +191,7 @@ class TableDataset final : public Dataset {
     return samples_->orientation_of(sample);
   }
   std::string target_titles() const override { return titles_; }
+  bool has_truth() const override { return !rows_.empty(); }
   const fs::path& directory() const override { return samples_->directory(); }
   const std::string& identity() const override { return identity_; }
   const DatasetFiles& files() const override { return samples_->files(); }
@@ -199,9 +201,14 @@ class TableDataset final : public Dataset {
   std::string advice() const override { return samples_->advice(); }
   std::unique_ptr<SampleReader> reader() const override;
 
-  std::span<const float> row(std::int64_t sample) const {
-    const auto width = static_cast<std::size_t>(targets());
-    return std::span(rows_).subspan(static_cast<std::size_t>(sample) * width, width);
+  /// Writes the targets of a sample, or a block of them.
+  void give(std::int64_t sample, AnyView targets) const {
+    const auto width = static_cast<std::size_t>(this->targets());
+    if (has_truth())
+      copy_scalars(std::span(rows_).subspan(static_cast<std::size_t>(sample) * width, width),
+                   targets);
+    else
+      std::fill_n(targets.data, targets.span.empty() ? 0 : targets.sample_bytes(), std::byte{});
   }
 
  private:
@@ -211,37 +218,47 @@ class TableDataset final : public Dataset {
   std::uint64_t hash_ = 0;
 };
 
-class TableReader final : public SampleReader {
+class TargetedReader final : public SampleReader {
  public:
-  TableReader(const TableDataset& data, std::unique_ptr<SampleReader> samples)
+  TargetedReader(const TargetedDataset& data, std::unique_ptr<SampleReader> samples)
       : data_(data), samples_(std::move(samples)) {}
 
   DataType type() const override { return samples_->type(); }
   void read(std::int64_t sample, AnyView dst, AnyView targets) override {
     samples_->read(sample, dst, {});
-    copy_scalars(data_.row(sample), targets);
+    data_.give(sample, targets);
   }
   void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
                   AnyView targets) override {
     samples_->read_slabs(sample, box, sink, {});
-    copy_scalars(data_.row(sample), targets);
+    data_.give(sample, targets);
   }
   void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
     samples_->stream(sample, sink, {});
-    copy_scalars(data_.row(sample), targets);
+    data_.give(sample, targets);
   }
   void expect(std::int64_t sample) override { samples_->expect(sample); }
 
  private:
-  const TableDataset& data_;
+  const TargetedDataset& data_;
   std::unique_ptr<SampleReader> samples_;
 };
 
-std::unique_ptr<SampleReader> TableDataset::reader() const {
-  return std::make_unique<TableReader>(*this, samples_->reader());
+std::unique_ptr<SampleReader> TargetedDataset::reader() const {
+  return std::make_unique<TargetedReader>(*this, samples_->reader());
 }
 
 }  // namespace
+
+bool has_table_file(const DataSource& source, const std::string& split) {
+  std::error_code ignored;
+  return source.has_table() && fs::exists(table_path(source, split), ignored);
+}
+
+std::unique_ptr<const Dataset> without_truth(std::unique_ptr<const Dataset> samples,
+                                             const TargetSpec& targets) {
+  return std::make_unique<TargetedDataset>(std::move(samples), targets);
+}
 
 std::unique_ptr<const Dataset> with_table(const Comm& comm, std::unique_ptr<const Dataset> samples,
                                           const DataSource& source, const std::string& split,
@@ -258,8 +275,8 @@ std::unique_ptr<const Dataset> with_table(const Comm& comm, std::unique_ptr<cons
   const std::size_t end = found.find('\n');
   std::vector<float> rows((found.size() - end - 1) / sizeof(float));
   std::memcpy(rows.data(), found.data() + end + 1, rows.size() * sizeof(float));
-  return std::make_unique<TableDataset>(std::move(samples), std::move(rows), targets,
-                                        found.substr(0, end));
+  return std::make_unique<TargetedDataset>(std::move(samples), targets, std::move(rows),
+                                           found.substr(0, end));
 }
 
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of one data set whose scalar targets are in a table of their own.
+// Samples of one data set whose targets are elsewhere: scalars in a table of their own, or nowhere.
 #pragma once
 
 #include <cstdint>
@@ -31,5 +31,12 @@ TargetTable parse_table(const std::string& text, const std::string& path, std::i
 std::unique_ptr<const Dataset> with_table(const Comm& comm, std::unique_ptr<const Dataset> samples,
                                           const DataSource& source, const std::string& split,
                                           std::int64_t targets);
+
+/// True if the table of `source` is there.
+bool has_table_file(const DataSource& source, const std::string& split);
+
+/// Gives `samples`, which have no targets, such of 0; has_truth() is then false.
+std::unique_ptr<const Dataset> without_truth(std::unique_ptr<const Dataset> samples,
+                                             const TargetSpec& targets);
 
 }  // namespace halomesh

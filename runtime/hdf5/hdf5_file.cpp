@@ -297,6 +297,28 @@ void Hdf5File::create_dataset(const std::string& name, Hdf5Type type, const Exte
                             "create dataset", name);
 }
 
+void Hdf5File::write_texts(const std::string& name, const std::vector<std::string>& texts) {
+  const LibraryLock lock;
+  std::size_t room = 1;
+  for (const std::string& text : texts) room = std::max(room, text.size());
+  std::string all;
+  for (const std::string& text : texts) all += text + std::string(room - text.size(), '\0');
+  const Handle type(H5Tcopy(H5T_C_S1), H5Tclose);
+  checked(H5Tset_size(type, room), "set the type of", name);
+  checked(H5Tset_strpad(type, H5T_STR_NULLPAD), "set the type of", name);
+  checked(H5Tset_cset(type, H5T_CSET_UTF8), "set the type of", name);
+  const hsize_t count = texts.size();
+  const Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose),
+      options(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  checked(H5Pset_obj_track_times(options, false), "set the layout of", name);
+  datasets_[name] =
+      checked(H5Dcreate2(file_, name.c_str(), type, space, H5P_DEFAULT, options, H5P_DEFAULT),
+              "create dataset", name);
+  if (count > 0)
+    checked(H5Dwrite(datasets_[name], type, H5S_ALL, H5S_ALL, H5P_DEFAULT, all.data()), "write",
+            name);
+}
+
 std::int64_t Hdf5File::create_room(const std::string& name, Hdf5Type type, const Extents& extents) {
   const LibraryLock lock;
   const auto dims = hdf5::sizes(extents);

@@ -86,6 +86,8 @@ class Hdf5File {
   /// the closed file by other means, in this host's byte order. Returns the offset of the first
   /// element in the file, in bytes.
   std::int64_t create_room(const std::string& name, Hdf5Type type, const Extents& extents);
+  /// Writes a new dataset of texts of equal room, padded with zeros.
+  void write_texts(const std::string& name, const std::vector<std::string>& texts);
   Extents extents(const std::string& name);
   /// True if the stored elements have this type.
   bool holds(const std::string& name, Hdf5Type type);

@@ -28,12 +28,14 @@ std::vector<std::vector<double>> read_csv(const fs::path& path) {
   std::string line;
   std::getline(lines, line);
   CHECK(line ==
-        "sample,predicted_omega_m,predicted_sigma_8,predicted_n_s,predicted_h,"
+        "sample,name,predicted_omega_m,predicted_sigma_8,predicted_n_s,predicted_h,"
         "target_omega_m,target_sigma_8,target_n_s,target_h");
   while (std::getline(lines, line)) {
     std::istringstream cells(line);
     rows.emplace_back();
-    for (std::string cell; std::getline(cells, cell, ',');) rows.back().push_back(std::stod(cell));
+    std::int64_t column = 0;
+    for (std::string cell; std::getline(cells, cell, ',');)
+      if (++column != 2) rows.back().push_back(std::stod(cell));  // the second is the name
   }
   return rows;
 }

@@ -220,9 +220,13 @@ def _of_text(path):
     def fail(row, what):
         raise Error(f"{path}: line {row}: {what}", GIVE_PREDICTIONS)
     rows = list(csv.reader(records.read_text(path).splitlines()))
+    if rows and rows[0][1:2] == ["name"]:
+        rows = [row[:1] + row[2:] if len(row) == len(rows[0]) else row for row in rows]
     width = len(rows[0]) if rows else 0
+    if rows and rows[0][0] == "sample" and not any(name.startswith("target_") for name in rows[0]):
+        fail(1, "no targets, which a report compares predictions with")
     if width < 3 or width % 2 == 0 or rows[0][0] != "sample":
-        fail(1, "not the header of predictions (sample,predicted_0,..,target_0,..)")
+        fail(1, "not the header of predictions (sample,name,predicted_0,..,target_0,..)")
     columns = [[] for _ in range(width)]
     for number_of_row, row in enumerate(rows[1:], 2):
         if len(row) != width:

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "printable.hpp"
+#include "runtime/data/archive.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "runtime/load/direct_loader.hpp"
+#include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "runtime/train/checkpoint.hpp"
 #include "runtime/train/window_evaluator.hpp"
@@ -106,6 +108,20 @@ void check_windows(const Dataset& data, const Shape& window) {
   }
 }
 
+/// The split of the samples: that of --split or, where there is no such split of its default, none,
+/// as of a directory of samples or a single file.
+std::string split_of(const Comm& world, const Options& options) {
+  const auto split = options.get<std::string>("split");
+  if (options.is_given("split")) return split;
+  return on_first_rank(world, [&] {
+    const std::filesystem::path data = options.get<std::string>("data");
+    std::error_code ignored;
+    const bool is_there = std::filesystem::exists(data / split, ignored) ||
+                          std::filesystem::exists(data / archive_name(split, 0), ignored);
+    return is_there ? split : std::string();
+  });
+}
+
 /// Sets windows aside unless the network classifies voxels: no other can use samples of different
 /// extents.
 void set_windows_aside(const Comm& world, Options& options, const std::string& network) {
@@ -127,7 +143,7 @@ WindowPlacement placement_of(const Options& options) {
 
 }  // namespace
 
-CheckpointEvaluation::CheckpointEvaluation(const Comm& world, Options options) {
+CheckpointEvaluation::CheckpointEvaluation(const Comm& world, Options options, bool has_targets) {
   bind_threads(world);
   const auto given = options.get<std::string>("checkpoint");
   Options model_options = checkpoint_model_options(world, given);
@@ -149,8 +165,10 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, Options options) {
   const auto batch = options.get<std::int64_t>("batch");
   local_batch_ = local_batch(batch == 0 ? shape.replicas : batch, shape);
   padding_ = static_cast<float>(options.get<double>("pad"));
-  data_ = open_dataset(world, source_of(options), options.get<std::string>("split"), samples,
-                       targets_of(*network_->loss, network_->geometry.tensors().back().shape));
+  const auto open = has_targets ? open_dataset : open_inputs;
+  data_ = open(world, source_of(options),
+               has_targets ? options.get<std::string>("split") : split_of(world, options), samples,
+               targets_of(*network_->loss, network_->geometry.tensors().back().shape));
   heed_misplacement(world, options, *data_);
   if (windows_ && !windows_->may_pad) check_windows(*data_, input);
   require_memory_of_run(

@@ -28,7 +28,8 @@ class CheckpointEvaluation {
  public:
   /// Collective over `world`. Throws UsageError for options that do not fit the network, and Error
   /// if checkpoint or data cannot be read.
-  CheckpointEvaluation(const Comm& world, Options options);
+  /// `has_targets`: whether samples must have them.
+  CheckpointEvaluation(const Comm& world, Options options, bool has_targets = true);
 
   /// The file that was read.
   const std::string& checkpoint() const { return checkpoint_; }

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <vector>
 
+#include "counted.hpp"
 #include "joined.hpp"
 #include "printable.hpp"
 #include "runtime/hdf5/hdf5_file.hpp"
@@ -29,6 +30,8 @@ namespace {
 /// Predictions and targets of samples in any order, with `width` values each.
 struct Predictions {
   std::size_t width = 0;
+  bool has_truth = true;
+  std::vector<std::string> names{};  // of the samples
   std::vector<std::int64_t> samples;
   std::vector<float> predicted, expected;
 
@@ -53,32 +56,49 @@ std::vector<T> gather(const Comm& world, const std::vector<T>& mine) {
 
 /// All ranks' predictions by ascending sample, on every rank. Collective over `world`.
 Predictions gather_sorted(const Comm& world, const Predictions& mine) {
-  Predictions all{static_cast<std::size_t>(world.max(static_cast<std::int64_t>(mine.width))),
-                  gather(world, mine.samples), gather(world, mine.predicted),
-                  gather(world, mine.expected)};
+  Predictions all;
+  all.width = static_cast<std::size_t>(world.max(static_cast<std::int64_t>(mine.width)));
+  all.samples = gather(world, mine.samples);
+  all.predicted = gather(world, mine.predicted);
+  all.expected = gather(world, mine.expected);
   std::vector<std::size_t> order(all.samples.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return all.samples[a] < all.samples[b]; });
-  Predictions sorted{all.width, {}, {}, {}};
+  Predictions sorted;
+  sorted.width = all.width;
   for (std::size_t i : order)
     sorted.add(all.samples[i], &all.predicted[i * all.width], &all.expected[i * all.width]);
   return sorted;
+}
+
+/// A cell of CSV (RFC 4180).
+std::string quoted(const std::string& cell) {
+  if (cell.find_first_of(",\"\n\r") == std::string::npos) return cell;
+  std::string all = "\"";
+  for (const char c : cell) all.append(c == '"' ? 2 : 1, c);
+  return all + '"';
 }
 
 /// The CSV text. Columns have the targets' names or, without names, numbers from 0.
 std::string as_csv(const Predictions& p, const std::vector<std::string>& names) {
   std::ostringstream text;
   text.precision(9);
-  text << "sample";
-  for (const char* kind : {"predicted", "target"})
+  text << "sample,name";
+  const auto for_each_kind = [&p](const auto& add) {
+    add("predicted", p.predicted);
+    if (p.has_truth) add("target", p.expected);
+  };
+  for_each_kind([&](const char* kind, const std::vector<float>&) {
     for (std::size_t t = 0; t < p.width; ++t)
       text << ',' << kind << '_' << (names.empty() ? std::to_string(t) : names[t]);
+  });
   text << '\n';
   for (std::size_t i = 0; i < p.samples.size(); ++i) {
-    text << p.samples[i];
-    for (const auto* values : {&p.predicted, &p.expected})
-      for (std::size_t t = 0; t < p.width; ++t) text << ',' << (*values)[i * p.width + t];
+    text << p.samples[i] << ',' << quoted(p.names[i]);
+    for_each_kind([&](const char*, const std::vector<float>& values) {
+      for (std::size_t t = 0; t < p.width; ++t) text << ',' << values[i * p.width + t];
+    });
     text << '\n';
   }
   return text.str();
@@ -98,9 +118,11 @@ void write_hdf5(const std::filesystem::path& path, const Predictions& p,
     };
     add("/sample", {rows}, std::span<const std::int64_t>(p.samples));
     add("/predicted", {rows, width}, std::span<const float>(p.predicted));
-    add("/target", {rows, width}, std::span<const float>(p.expected));
+    file.write_texts("/name", p.names);
+    if (p.has_truth) add("/target", {rows, width}, std::span<const float>(p.expected));
     for (const char* values : {"/predicted", "/target"})
-      if (!names.empty()) file.write_attribute(values, "names", joined(names, ","));
+      if (!names.empty() && file.contains(values))
+        file.write_attribute(values, "names", joined(names, ","));
     file.close();
   }
   target.commit();
@@ -120,7 +142,10 @@ Evaluation predict_numbers(const Comm& world, const Options& options,
           mine.add(samples[i], predicted.data(), targets.as<float>().data + i * mine.width);
         }
       });
-  const Predictions all = gather_sorted(world, mine);
+  Predictions all = gather_sorted(world, mine);
+  all.has_truth = evaluation.data().has_truth();
+  for (const std::int64_t sample : world.rank() == 0 ? all.samples : std::vector<std::int64_t>())
+    all.names.push_back(evaluation.data().name(sample));
   const auto names = target_names(world, options, evaluation.network(), all.width);
   if (world.rank() == 0 && out.extension() == ".csv")
     write_file_atomically(out, as_csv(all, names));
@@ -191,12 +216,15 @@ int predict(const Comm& world, const Options& options) {
     throw UsageError(fmt::format("--probabilities: the network {} predicts numbers, not classes",
                                  network.network->name),
                      "leave it out");
-  CheckpointEvaluation evaluation(world, options);
+  CheckpointEvaluation evaluation(world, options, false);
   const Evaluation result = segments ? predict_classes(world, options, evaluation, out, *format)
                                      : predict_numbers(world, options, evaluation, out);
   if (world.rank() == 0)
-    std::cout << result.samples << (segments ? " segmentations in " : " predictions in ")
-              << printable(out.string()) << ", " << title_of(result.kind) << ' ' << result.score
+    std::cout << counted(result.samples, segments ? "segmentation" : "prediction") << " in "
+              << printable(out.string())
+              << (evaluation.data().has_truth()
+                      ? fmt::format(", {} {:g}", title_of(result.kind), result.score)
+                      : std::string())
               << std::endl;
   return kExitDone;
 }
@@ -206,9 +234,10 @@ int predict(const Comm& world, const Options& options) {
 int run_predict(int argc, char** argv) {
   Options options(
       "predict --checkpoint FILE --data DIR --out FILE [options]",
-      "Writes a checkpoint's predictions and the targets of every sample of a split, in "
-      "the order of\nthe samples; of a network that classifies voxels, the class of each voxel. "
-      "With --data x.npy: the\noutputs of a checkpoint, or of an ONNX file, for the array.",
+      "Writes a checkpoint's predictions and, where they are known, the targets of every sample, "
+      "in the\norder of the samples; of a network that classifies voxels, the class of each voxel. "
+      "--data may also\nname a directory of samples without splits, or one sample's file. With "
+      "--out y.npy: the outputs\nof a checkpoint, or of an ONNX file, for an array.",
       "mpirun -n 4 halomesh predict --checkpoint run --data data --out predictions.csv");
   add_evaluation_options(options, false);
   options
