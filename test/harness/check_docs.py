@@ -23,7 +23,8 @@ import tempfile
 import textwrap
 import xml.etree.ElementTree
 
-PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"] + sorted(glob.glob("docs/*.md"))
+PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"] + sorted(
+    glob.glob("docs/*.md") + glob.glob("docs/tutorials/*.md"))
 ROOMS = "include|partition|src|models|runtime|test|jobscripts|docs"
 HISTORY = "CHANGELOG.md"  # has names that no longer exist: only its links are checked
 # Options of launchers and compilers that the pages mention.

@@ -90,6 +90,7 @@ optional="shellcheck|command:shellcheck
 python3|command:python3
 python3-numpy|python:numpy
 python3-h5py|python:h5py
+python3-nibabel|python:nibabel
 python3-matplotlib|python:matplotlib
 python3-jinja2|python:jinja2"
 if [ "$torch" = 1 ]; then

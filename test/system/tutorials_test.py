@@ -1,0 +1,70 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the commands of the pages in docs/tutorials from top to bottom, and checks what they promise.
+
+Counts a page as skipped, and says why, where NumPy, NiBabel or what `report` needs is missing. Environment: HALOMESH (the
+program), HALOMESH_SOURCE (the source tree), MPIRUN (launcher with its flags), SHORT=1 (leave out).
+"""
+import csv
+import importlib.util
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "harness"))
+from python_cases import PROGRAM, SOURCE, run  # noqa: E402
+
+
+def needs(*modules):
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    return unittest.skipIf(missing, f"no {', '.join(missing)}; make deps installs it")
+
+
+def commands_of(page):
+    """The lines of code that begin with a program's name."""
+    for line in (SOURCE / "docs" / "tutorials" / page).read_text().splitlines():
+        if line.startswith(("    python3 ", "    mpirun ", "    build/halomesh ")):
+            yield line.strip()
+
+
+class Tutorials(unittest.TestCase):
+    def setUp(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.directory)
+        (self.directory / "docs").symlink_to(SOURCE / "docs")
+
+    def follow(self, page, most):
+        """Runs the commands of a page, at most so many beside the one that makes the data."""
+        commands = list(commands_of(page))
+        self.assertTrue(0 < len(commands) <= most + 1, commands)
+        for command in commands:
+            words = shlex.split(command)
+            if words[0] == "mpirun":
+                words[:1] = shlex.split(os.environ.get("MPIRUN", "mpirun"))
+            words = [os.path.abspath(PROGRAM) if word == "build/halomesh" else word for word in words]
+            words = [sys.executable if word == "python3" else word for word in words]
+            done = subprocess.run(words, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  check=False, timeout=1200)
+            self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout[-3000:]}")
+
+    @needs("numpy", "matplotlib", "jinja2")
+    def test_numbers_from_boxes(self):
+        self.follow("boxes.md", 4)
+        quality = {each["name"]: each["r2"] for each in json.loads((self.directory / "quality.json").read_text())["targets"]}
+        self.assertEqual(list(quality), ["amplitude", "slope"])
+        self.assertTrue(all(r2 >= 0.95 for r2 in quality.values()), quality)
+        with (self.directory / "predicted.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual([row["name"] for row in rows], [f"box_{i:03}" for i in range(4, 60, 5)])
+        self.assertTrue(all(-2.7 < float(row["predicted_slope"]) < -0.3 for row in rows), rows)
+        self.assertIn("<svg", (self.directory / "report.html").read_text())
+
+
+if __name__ == "__main__":
+    sys.exit(run())
