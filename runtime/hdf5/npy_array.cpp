@@ -2,11 +2,8 @@
 // Headers and blocks of .npy files: see npy_array.hpp. The format is numpy.lib.format's.
 #include "runtime/hdf5/npy_array.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <string>
@@ -15,7 +12,6 @@
 #include "error.hpp"
 #include "runtime/posix/input_file.hpp"
 #include "runtime/posix/read_counts.hpp"
-#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
@@ -112,19 +108,6 @@ void NpyArray::parse_type(std::string_view text) {
 
 namespace {
 
-/// Reads bytes of a file. Throws unless there are so many.
-void read_all(int file, const std::filesystem::path& path, std::int64_t at,
-              std::span<std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t got = ::pread(file, bytes.data(), bytes.size(), at);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw read_error("read", path.string(), errno);
-    if (got == 0) refuse(path, "it ends before its last element", "copy it again");
-    at += got;
-    bytes = bytes.subspan(static_cast<std::size_t>(got));
-  }
-}
-
 /// Copies elements from the order in which the first axis is the fastest to the one in which the
 /// last one is.
 void reverse_axes(const Extents& count, std::size_t bytes, const std::byte* from,
@@ -165,8 +148,8 @@ void NpyArray::read(const Slab& block, std::span<std::byte> values) const {
     std::int64_t element = 0;
     for (std::size_t axis = 0; axis < all.size(); ++axis)
       element = element * all[axis] + (axis < outer ? at[axis] : first[axis]);
-    read_all(file.get(), path_, offset_ + element * static_cast<std::int64_t>(bytes),
-             to.subspan(done, run_bytes));
+    read_at(file, path_, offset_ + element * static_cast<std::int64_t>(bytes),
+            to.subspan(done, run_bytes));
     for (std::size_t axis = outer; axis > 0 && ++at[axis - 1] == first[axis - 1] + count[axis - 1];
          --axis)
       at[axis - 1] = first[axis - 1];

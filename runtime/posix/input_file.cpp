@@ -116,6 +116,18 @@ Descriptor open_input_file(const std::filesystem::path& path) {
   return file;
 }
 
+void read_at(const Descriptor& file, const std::filesystem::path& path, std::int64_t offset,
+             std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw read_error("read", path, errno);
+    require(got > 0, text("{} ends before its last element", path.c_str()), "copy it again");
+    offset += got;
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+}
+
 std::string read_head(const std::filesystem::path& path, std::size_t most) {
   const Descriptor file = open_input_file(path);
   std::string text(most, '\0');

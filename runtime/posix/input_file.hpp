@@ -2,8 +2,10 @@
 // Opens input files only if they are regular files, so that no reader blocks on a FIFO or a device.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "runtime/posix/descriptor.hpp"
@@ -24,6 +26,11 @@ void require_regular_file(const std::filesystem::path& path);
 /// Opens a regular file for reading. Never blocks, and does not affect other kinds of files. Throws
 /// Error naming the file and its kind, or ReadError.
 Descriptor open_input_file(const std::filesystem::path& path);
+
+/// Reads bytes of an open file from `offset` on. Throws Error naming the file if it ends before
+/// them, or ReadError.
+void read_at(const Descriptor& file, const std::filesystem::path& path, std::int64_t offset,
+             std::span<std::byte> bytes);
 
 /// The first `most` bytes of a regular file, or all if it has fewer. Throws as open_input_file().
 std::string read_head(const std::filesystem::path& path, std::size_t most);
