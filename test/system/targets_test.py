@@ -7,9 +7,11 @@ Counts its cases as skipped, and says why, where NumPy or h5py is missing. Envir
 (launcher with its flags).
 """
 import csv
+import importlib.util
 import json
 import pathlib
 import sys
+import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "harness"))
 from python_cases import run  # noqa: E402
@@ -121,6 +123,21 @@ class Ranges(Predictions):
         self.losses(data, "--scale-targets", "--init-from", first)
         told = self.refusal(data, "--init-from", first)
         self.assertIn("its network has scaled targets", told)
+
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "no torch; make test TORCH=1 installs it")
+    def test_the_pytorch_module_speaks_in_these_units(self):
+        import torch
+        import halomesh as package
+        data = self.fill(in_units(hdf5_each("f4")))
+        self.losses(data, "--scale-targets")
+        net = package.torch_module(self.directory / f"run-{self.made}")
+        rows, _ = self.predictions(self.made, "--data", data)
+        for number, row in enumerate(rows):
+            with h5py.File(data / "validation" / f"box_{number}.h5") as file:
+                box = torch.from_numpy(file["x"][()]).permute(3, 0, 1, 2)[None]
+            with torch.no_grad():
+                for target, value in enumerate(net(box)[0].tolist()):
+                    self.assertAlmostEqual(value, float(row[f"predicted_{target}"]), delta=1e-4)
 
     def test_a_network_that_learns_nothing_is_told(self):
         data = self.fill(hdf5_each("f4"))
