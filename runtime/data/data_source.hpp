@@ -17,6 +17,9 @@ struct DataSource {
   /// The dataset that has targets, or a table of scalars: see is_table(); empty: where the format
   /// has them.
   std::string targets{};
+  /// The share of train/, or of the directory without it, that is the split validation; 0: that is
+  /// in a directory of its own.
+  double share = 0;
 
   template <std::convertible_to<std::filesystem::path> Path>
   DataSource(Path in)  // NOLINT(google-explicit-constructor): a data set without names of its own
@@ -28,7 +31,11 @@ struct DataSource {
   std::filesystem::path of_split(const std::string& split) const {
     std::error_code ignored;
     if (std::filesystem::is_regular_file(directory, ignored)) return directory.parent_path();
-    return split.empty() ? directory : directory / split;
+    if (split.empty()) return directory;
+    const std::string name = share > 0 ? "train" : split;
+    for (const char* const found : {name.c_str(), name == "train" ? "imagesTr" : "imagesVal"})
+      if (std::filesystem::is_directory(directory / found, ignored)) return directory / found;
+    return share > 0 ? directory : directory / split;
   }
   /// True if targets are in a file of their own, .npy, .csv, .tsv or .txt.
   bool has_table() const {

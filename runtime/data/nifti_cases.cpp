@@ -40,23 +40,100 @@ struct Free {
 };
 using Image = std::unique_ptr<nifti_image, Free>;
 
-/// The file `stem` of a case, compressed or not.
-std::string file_of(const fs::path& of_case, const char* stem) {
+/// The name of a NIfTI file without its ending; empty for other names.
+std::string stem_of(std::string_view name) {
+  for (const std::string_view end : {".nii.gz", ".nii"})
+    if (name.size() > end.size() && name.ends_with(end))
+      return std::string(name.substr(0, name.size() - end.size()));
+  return {};
+}
+
+constexpr std::array kLabelWords{"segmentation", "seg", "labels", "label", "mask"};
+
+/// True if a file of this stem holds labels: seg, case_seg and the like.
+bool names_labels(const std::string& stem) {
+  return std::any_of(kLabelWords.begin(), kLabelWords.end(), [&](const std::string word) {
+    return stem == word || stem.ends_with("_" + word);
+  });
+}
+
+/// The stem of an image without the number of its channel, as nnU-Net writes it: case_0000.
+std::string case_of(const std::string& stem) {
+  constexpr std::string_view kFirst = "_0000";
+  return stem.ends_with(kFirst) ? stem.substr(0, stem.size() - kFirst.size()) : stem;
+}
+
+/// The file `stem` in a directory, compressed or not; empty if there is none.
+std::string find_file(const fs::path& in, const std::string& stem) {
   std::error_code ignored;
   std::string found;
   for (const char* const end : {".nii.gz", ".nii"}) {
-    const fs::path path = of_case / (std::string(stem) + end);
+    const fs::path path = in / (stem + end);
     if (!fs::exists(path, ignored)) {
       require_target(path);
       continue;
     }
-    require(found.empty(), text("{} holds both {}.nii.gz and {}.nii", of_case.c_str(), stem, stem),
+    require(found.empty(), text("{} holds both {}.nii.gz and {}.nii", in.c_str(), stem, stem),
             "keep only the one of this data set in that folder");
     found = path.string();
   }
+  return found;
+}
+
+/// The file in a case's directory: that of the usual name, or the only one whose name says that it
+/// holds labels, or that it does not; empty if there is none.
+std::string find_in_case(const fs::path& of_case, bool labels) {
+  std::string found = find_file(of_case, labels ? "segmentation" : "imaging");
   if (!found.empty()) return found;
-  throw Error(fmt::format("{} holds neither {}.nii.gz nor {}.nii", of_case.c_str(), stem, stem),
-              "each case needs imaging.nii.gz and segmentation.nii.gz");
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(of_case, code)) {
+    const std::string stem = stem_of(entry.path().filename().string());
+    if (stem.empty() || stem.front() == '.' || names_labels(stem) != labels) continue;
+    require(
+        found.empty(),
+        text("{} holds several {}, {} and {}", of_case.c_str(), labels ? "segmentations" : "images",
+             fs::path(found).filename().c_str(), entry.path().filename().c_str()),
+        "a case is one image of one channel, with one segmentation");
+    found = entry.path().string();
+  }
+  return found;
+}
+
+/// The labels of a case, or "".
+std::string find_labels(const fs::path& of_case) {
+  std::error_code ignored;
+  if (fs::is_directory(of_case, ignored)) return find_in_case(of_case, true);
+  const std::string name = case_of(stem_of(of_case.filename().string()));
+  const std::string images = of_case.parent_path().filename().string();
+  constexpr std::string_view kImages = "images";
+  if (images.starts_with(kImages)) {
+    const fs::path beside = of_case.parent_path().parent_path();
+    return find_file(beside / ("labels" + images.substr(kImages.size())), name);
+  }
+  for (const char* const word : kLabelWords)
+    if (std::string found = find_file(of_case.parent_path(), fmt::format("{}_{}", name, word));
+        !found.empty())
+      return found;
+  return {};
+}
+
+/// The image or the labels of a case, which is a directory or the image itself.
+std::string file_of(const fs::path& of_case, bool labels) {
+  std::error_code ignored;
+  const bool is_directory = fs::is_directory(of_case, ignored);
+  if (!is_directory && !labels) return of_case.string();
+  std::string found = labels ? find_labels(of_case) : find_in_case(of_case, false);
+  if (!found.empty()) return found;
+  const char* const stem = labels ? "segmentation" : "imaging";
+  if (is_directory)
+    throw Error(fmt::format("{} holds neither {}.nii.gz nor {}.nii", of_case.c_str(), stem, stem),
+                "each case needs an image and, in a file such as segmentation.nii.gz or "
+                "NAME_seg.nii.gz, its labels");
+  const std::string name = case_of(stem_of(of_case.filename().string()));
+  throw Error(fmt::format("{} has no segmentation", of_case.c_str()),
+              fmt::format("name it {}_seg.nii.gz beside the image, or labelsTr/{}.nii.gz beside "
+                          "imagesTr",
+                          name, name));
 }
 
 /// Reads bytes of a file, inflated if it is compressed, from `offset` on; returns their number.
@@ -243,40 +320,46 @@ class Cases final : public Dataset {
   Cases(const Comm& comm, DatasetFiles cases, const Shape& shape, const TargetSpec& targets)
       : Dataset(shape, targets, SampleFormat::field()),
         cases_(std::move(cases)),
-        labels_(SampleFormat::labels(targets.classes)) {
+        labels_(SampleFormat::labels(std::max<std::int64_t>(targets.classes, 1))) {
     const bool any_extents = shape.spatial() == Spatial{};
     require(shape.c == 1, text("samples of {} from NIfTI files, which have one channel", shape),
             text("use --input {}x{}x{}x1", shape.d, shape.h, shape.w));
     FileScan scanned(comm, cases_, [&](std::int64_t number) {
-      const std::string path = file_of(cases_.path(number), "imaging");
+      const std::string path = file_of(cases_.path(number), false);
+      const std::string stem = stem_of(fs::path(path).filename().string());
+      require(case_of(stem) != stem || stem.size() < 5 || !is_channel(stem.substr(stem.size() - 5)),
+              text("{} is a further channel of its case", path),
+              "only one channel is read: keep the files that end in _0000");
       const Image image = open_image(path);
       const Spatial found = extents_of(*image);
-      require(any_extents || found == shape.spatial(),
-              text("{} has {}x{}x{} voxels, expected {}x{}x{}", path, found[0], found[1], found[2],
-                   shape.d, shape.h, shape.w),
-              text("try --input {}x{}x{}x1, or train with --patches random", found[0], found[1],
-                   found[2]));
-      const std::string of_labels = file_of(cases_.path(number), "segmentation");
-      const Image labels = open_image(of_labels);
-      require(extents_of(*labels) == found, text("{} has other extents than its image", of_labels),
-              "there must be a label for each voxel");
+      std::string of_labels;
+      double apart = 0;
+      if (has_labels()) {
+        of_labels = file_of(cases_.path(number), true);
+        const Image labels = open_image(of_labels);
+        require(extents_of(*labels) == found,
+                text("{} has other extents than its image", of_labels),
+                "there must be a label for each voxel");
+        apart = distance_between(*image, *labels);
+      }
       // The directory's own time does not change when a file in it does.
-      const auto changed = [](const std::string& file) {
-        return static_cast<std::int64_t>(fs::last_write_time(file).time_since_epoch().count());
+      const auto changed = [](const std::string& file) -> std::int64_t {
+        if (file.empty()) return 0;
+        return fs::last_write_time(file).time_since_epoch().count();
       };
-      return std::vector<std::int64_t>{
-          found[0],           found[1],
-          found[2],           changed(path),
-          changed(of_labels), std::bit_cast<std::int64_t>(distance_between(*image, *labels))};
+      return std::vector<std::int64_t>{found[0],           found[1],
+                                       found[2],           changed(path),
+                                       changed(of_labels), std::bit_cast<std::int64_t>(apart)};
     });
     identity_ = scanned.identity();
-    Spatial largest{};
+    Spatial largest{}, least{};
     std::uint64_t changes = 0;
     for (std::int64_t number = 0; number < cases_.size(); ++number) {
       Spatial& extents = extents_.emplace_back();
       for (std::size_t axis = 0; axis < 3; ++axis) {
         extents[axis] = scanned.take(number);
         largest[axis] = std::max(largest[axis], extents[axis]);
+        least[axis] = number == 0 ? extents[axis] : std::min(least[axis], extents[axis]);
       }
       for (int file = 0; file < 2; ++file)
         changes = changes * 1099511628211U + static_cast<std::uint64_t>(scanned.take(number));
@@ -287,6 +370,7 @@ class Cases final : public Dataset {
       farthest_case_ = number;
     }
     identity_ += fmt::format(", {:x}", changes);
+    if (!any_extents) require_extents(shape, least, largest);
     resize(largest);
   }
 
@@ -295,9 +379,13 @@ class Cases final : public Dataset {
     const Spatial& extents = extents_.at(static_cast<std::size_t>(sample));
     return {1, extents[0], extents[1], extents[2]};
   }
-  std::string name(std::int64_t sample) const override { return std::string(cases_.name(sample)); }
+  std::string name(std::int64_t sample) const override {
+    const std::string found(cases_.name(sample));
+    const std::string stem = stem_of(found);
+    return stem.empty() ? found : case_of(stem);
+  }
   std::optional<Orientation> orientation_of(std::int64_t sample) const override {
-    return orientation_in(*open_image(file_of(cases_.path(sample), "imaging")));
+    return orientation_in(*open_image(file_of(cases_.path(sample), false)));
   }
   std::string misplacement() const override {
     if (misplaced_ == 0) return {};
@@ -317,8 +405,9 @@ class Cases final : public Dataset {
   /// Covers the checksums of compressed files.
   std::uint64_t file_hash(std::int64_t number) const override {
     std::uint64_t hash = 0;
-    for (const char* const stem : {"imaging", "segmentation"}) {
-      const std::string path = file_of(cases_.path(number), stem);
+    for (const bool labels : {false, true}) {
+      if (labels && !has_labels()) continue;
+      const std::string path = file_of(cases_.path(number), labels);
       hash = hash * 1099511628211U + (path.ends_with(".gz") ? end_hash(path) : block_hash(path));
     }
     return hash;
@@ -332,7 +421,7 @@ class Cases final : public Dataset {
 
   /// The dense values or labels of a whole case.
   std::vector<std::byte> read(std::int64_t sample, bool labels) const {
-    const std::string path = file_of(cases_.path(sample), labels ? "segmentation" : "imaging");
+    const std::string path = file_of(cases_.path(sample), labels);
     const std::vector<double> values = values_of(path);
     const SampleFormat& format = labels ? labels_ : this->format();
     const Shape shape = shape_of(sample);
@@ -347,6 +436,29 @@ class Cases final : public Dataset {
   }
 
  private:
+  static bool is_channel(const std::string& end) {
+    return end.front() == '_' &&
+           std::all_of(end.begin() + 1, end.end(), [](char c) { return c >= '0' && c <= '9'; });
+  }
+  /// Throws Error unless all cases have the wanted extents.
+  void require_extents(const Shape& wanted, const Spatial& least, const Spatial& largest) const {
+    const auto differs = [&](const Spatial& extents) { return extents != wanted.spatial(); };
+    const auto first = std::find_if(extents_.begin(), extents_.end(), differs);
+    if (first == extents_.end()) return;
+    const std::string path = file_of(cases_.path(first - extents_.begin()), false);
+    require(least != largest,
+            text("{} has {}x{}x{} voxels, expected {}x{}x{}", path, largest[0], largest[1],
+                 largest[2], wanted.d, wanted.h, wanted.w),
+            text("try --input {}x{}x{}x1", largest[0], largest[1], largest[2]));
+    throw Error(
+        fmt::format("{} has {}x{}x{} voxels, expected {}x{}x{}; cases have {} to {} along d, "
+                    "{} to {} along h and {} to {} along w",
+                    path, (*first)[0], (*first)[1], (*first)[2], wanted.d, wanted.h, wanted.w,
+                    least[0], largest[0], least[1], largest[1], least[2], largest[2]),
+        "train with --patches random on crops of --input, and --pad where cases are "
+        "smaller; evaluate with --windows");
+  }
+
   DatasetFiles cases_;
   SampleFormat labels_;
   std::string identity_;
@@ -402,9 +514,24 @@ std::unique_ptr<SampleReader> Cases::reader() const { return std::make_unique<Ca
 const Registered<DatasetFormat> kRegistered([] {
   return DatasetFormat{
       .name = "NIfTI",
-      .files = "SPLIT/case_*/ with imaging.nii.gz and segmentation.nii.gz (NIfTI)",
+      .files =
+          "SPLIT/CASE/ with imaging.nii.gz and segmentation.nii.gz, SPLIT/CASE.nii.gz with "
+          "CASE_seg.nii.gz, or imagesTr/CASE_0000.nii.gz with labelsTr/CASE.nii.gz (NIfTI)",
       .targets = FormatTargets::kLabels,
-      .has_name = [](std::string_view name, std::string_view) { return name.starts_with("case_"); },
+      .has_name =
+          [](std::string_view name, std::string_view) {
+            const std::string stem = stem_of(name);
+            return name.ends_with('/') || (!stem.empty() && !names_labels(stem));
+          },
+      .recognizes =
+          [](const fs::path& first, const DataSource& source) {
+            std::error_code ignored;
+            return source.inputs.empty() &&
+                   (!fs::is_directory(first, ignored) || !find_in_case(first, false).empty() ||
+                    first.filename().string().starts_with("case_"));
+          },
+      .lacks_targets = [](const fs::path& first,
+                          const DataSource&) { return find_labels(first).empty(); },
       .values = [](const fs::path&, const DataSource&) { return SampleFormat::field(); },
       .open = [](const Comm& comm, DatasetFiles cases, const Shape& shape,
                  const TargetSpec& targets, const SampleFormat&,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "error.hpp"
+#include "rng.hpp"
 #include "runtime/data/dataset_files.hpp"
 #include "runtime/data/dataset_format.hpp"
 #include "runtime/data/table_targets.hpp"
@@ -26,7 +27,7 @@ const std::vector<DatasetFormat>& formats() {
 }
 
 /// The names in a directory, without hidden ones; none if there is no directory. Directories are
-/// included: one that is named like a sample file is rejected when it is opened.
+/// included: one that is named like a sample file is rejected when it is opened; others end in /.
 Names names_in(const fs::path& directory, const std::string& hint) {
   Names names;
   std::error_code code;
@@ -34,6 +35,8 @@ Names names_in(const fs::path& directory, const std::string& hint) {
   fs::directory_iterator entry(directory, code);
   for (; !code && entry != fs::directory_iterator(); entry.increment(code)) {
     std::string name = entry->path().filename().string();
+    std::error_code ignored;
+    if (name.find('.') == std::string::npos && entry->is_directory(ignored)) name += '/';
     if (name.front() != '.') names.push_back(std::move(name));
   }
   require(!code, text("cannot list {}: {}", directory.c_str(), code.message()), hint);
@@ -93,6 +96,26 @@ std::string layouts_of(const std::string& split) {
   return "--data DIR must hold one of: " + all + "; `halomesh synth` makes a data set";
 }
 
+/// Keeps the names of one split: to validation belong those whose hashes are below the share of all
+/// hashes, so that a name stays where it is when others are added. Neither split is empty.
+void keep_share(double share, const std::string& split, const fs::path& directory, Names& names) {
+  require(names.size() >= 2, text("--split: {} holds {} files", directory.c_str(), names.size()),
+          "each split needs a file of its own: keep samples in several files");
+  std::vector<std::pair<double, std::string>> ranked;
+  for (std::string& name : names) {
+    const double place = CounterRng(content_hash(plain_name(name)), RandomUse::kOrder).uniform(0);
+    ranked.emplace_back(place, std::move(name));
+  }
+  std::sort(ranked.begin(), ranked.end());
+  const auto above = std::find_if(ranked.begin(), ranked.end(),
+                                  [share](const auto& each) { return each.first >= share; });
+  const auto count = std::clamp<std::ptrdiff_t>(above - ranked.begin(), 1, std::ssize(ranked) - 1);
+  names.clear();
+  for (std::ptrdiff_t i = 0; i < std::ssize(ranked); ++i)
+    if ((i < count) == (split == "validation"))
+      names.push_back(std::move(ranked[static_cast<std::size_t>(i)].second));
+}
+
 /// The files whose names fit one or several layouts. Throws Error if there are no such files, or if
 /// some fit other layouts than the rest.
 Candidates candidates_in(const DataSource& source, const std::string& split) {
@@ -111,6 +134,14 @@ Candidates candidates_in(const DataSource& source, const std::string& split) {
     for (const std::string& name : format.is_beside_others ? beside : within)
       if (format.has_name(name, split)) names.push_back(name);
     if (names.empty()) continue;
+    // Other directories may lie beside files of samples.
+    std::sort(names.begin(), names.end());
+    if (names.front().ends_with('/') && !format.recognizes(of_split / names.front(), source))
+      continue;
+    for (std::string& name : names)
+      if (name.ends_with('/')) name.pop_back();
+    if (source.share > 0 && !format.is_beside_others)
+      keep_share(source.share, split, of_split, names);
     const fs::path& where = format.is_beside_others ? directory : of_split;
     require(found.names.empty() || (found.names == names && found.directory == where),
             text("{} holds samples in two formats, such as {} and {}", directory.c_str(),

@@ -61,15 +61,14 @@ Words titles_in(Words words, std::int64_t count) {
   return words;
 }
 
-/// The name of a sample without the directory and the endings of its file.
+}  // namespace
+
 std::string plain_name(const std::string& name) {
   std::string plain = fs::path(name).filename().string();
-  for (const std::string_view end : {".gz", ".nii", ".npy", ".h5", ".hdf5"})
+  for (const std::string_view end : {".gz", ".nii", "_0000", ".npy", ".h5", ".hdf5"})
     if (plain.size() > end.size() && plain.ends_with(end)) plain.resize(plain.size() - end.size());
   return plain;
 }
-
-}  // namespace
 
 TargetTable parse_table(const std::string& text, const std::string& path, std::int64_t targets) {
   TargetTable table;

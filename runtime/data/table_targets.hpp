@@ -25,6 +25,9 @@ struct TargetTable {
 /// Error naming `path` and the line.
 TargetTable parse_table(const std::string& text, const std::string& path, std::int64_t targets);
 
+/// The name of a sample without the directory and the endings of its file.
+std::string plain_name(const std::string& name);
+
 /// Collective. Gives `samples`, which have no targets, those of the table `source.targets`: in
 /// DIR/SPLIT, in DIR, or as the path says. Throws Error on every rank for a sample without a row,
 /// or if rows without names are not as many as samples.

@@ -44,24 +44,28 @@ class Scene(unittest.TestCase):
             write(data / split, split, *boxes(split, samples))
         return data
 
-    def losses(self, data, *options, ranks=1, told=""):
+    def losses(self, data, *options, ranks=1, told="", network=None):
         """The losses of a run, which must print `told`."""
         self.made += 1
         out = self.directory / f"run-{self.made}"
-        outcome = halomesh(ranks, "train", "--data", data, "--out", out, *NETWORK, "--targets", TARGETS,
-                           *(() if "--epochs" in options else ("--epochs", 1)),
-                           *(() if "--lr" in options else ("--lr", 0.01)), *options)
+        outcome = halomesh(ranks, "train", "--data", data, "--out", out, *network_with(options, network), *options)
         self.assertEqual(outcome.code, 0, outcome.err)
         self.assertIn(told, outcome.err)
         events = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
         return [event["loss"] for event in events if event["event"] in ("step", "eval")]
 
-    def refusal(self, data, *options, targets=TARGETS):
-        outcome = halomesh(2, "train", "--data", data, "--out", self.directory / "none", *NETWORK, "--targets", targets,
-                           *options)
+    def refusal(self, data, *options, network=None):
+        outcome = halomesh(2, "train", "--data", data, "--out", self.directory / "none",
+                           *network_with(options, network), *options)
         self.assertNotEqual(outcome.code, 0)
         self.assertEqual(outcome.err.count("error: "), 1, outcome.err)
         return outcome.err
+
+
+def network_with(options, network):
+    """The options of a network, but those that are given."""
+    defaults = () if network else (("--targets", TARGETS), ("--epochs", 1), ("--lr", 0.01))
+    return [*(network or NETWORK), *(word for pair in defaults if pair[0] not in options for word in pair)]
 
 
 def hdf5_each(dtype, of_targets="f4", names=("x", "y"), channel=True):

@@ -78,7 +78,7 @@ class Refusals(Scene):
         self.assertIn("name a table of the targets by --targets-from", self.refusal(data))
         table = ("--targets-from", "rows.txt")
         self.assertIn("line 3 has a name and 2 numbers, expected 3 hint: set --targets 2,",
-                      " ".join(self.refusal(data, *table, targets=3).split()))
+                      " ".join(self.refusal(data, *table, "--targets", 3).split()))
         (data / "train" / "rows.txt").write_text("box_0 1 2\nbox_1 1 2\n")
         self.assertIn("has no row for box_2", self.refusal(data, *table))
         (data / "train" / "rows.txt").write_text("1 2\n1 2\n")

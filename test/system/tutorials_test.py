@@ -65,6 +65,19 @@ class Tutorials(unittest.TestCase):
         self.assertTrue(all(-2.7 < float(row["predicted_slope"]) < -0.3 for row in rows), rows)
         self.assertIn("<svg", (self.directory / "report.html").read_text())
 
+    @needs("numpy", "nibabel", "matplotlib")
+    def test_organs_from_scans(self):
+        import nibabel
+        import numpy
+        self.follow("scans.md", 4)
+        mask, truth = (nibabel.load(self.directory / path) for path in ("masks/new_patient.nii", "data/truth.nii.gz"))
+        self.assertEqual(mask.affine.tolist(), truth.affine.tolist())
+        found, right = numpy.asarray(mask.dataobj), numpy.asarray(truth.dataobj)
+        for label, least in ((1, 0.9), (2, 0.8)):
+            dice = 2 * ((found == label) & (right == label)).sum() / ((found == label).sum() + (right == label).sum())
+            self.assertGreaterEqual(dice, least)
+        self.assertTrue((self.directory / "picture.png").read_bytes().startswith(b"\x89PNG"))
+
 
 if __name__ == "__main__":
     sys.exit(run())

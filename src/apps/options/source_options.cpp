@@ -18,9 +18,27 @@ void add_source_options(Options& options) {
           "data: a row for each sample, in the order of names or beginning with them");
 }
 
+void add_share_option(Options& options) {
+  options.as(SettingRole::kNetwork)
+      .add<double>(kShareOption, "X", 0,
+                   "where there is no validation/, the share of the samples of train/, or of the "
+                   "directory itself, for validation: by a hash of their names; 0: none")
+      .recorded(Options::Recorded::kUnlessDefault)
+      .at_least(0)
+      .below(1);
+}
+
 DataSource source_of(const Options& options, const std::string& directory) {
-  return {options.get<std::string>(directory), options.get<std::string>("inputs"),
-          options.get<std::string>("targets-from")};
+  DataSource source(options.get<std::string>(directory), options.get<std::string>("inputs"),
+                    options.get<std::string>("targets-from"));
+  if (directory == "data" && !options.is_declared("checkpoint"))
+    source.share = options.get<double>(kShareOption);
+  std::error_code ignored;
+  if (source.share > 0 && std::filesystem::is_directory(source.directory / "validation", ignored))
+    throw UsageError(fmt::format("--{} {:g}: {} has validation/", kShareOption, source.share,
+                                 source.directory.string()),
+                     "leave it out, or move the samples of validation/ to train/");
+  return source;
 }
 
 Options with_values_of_data(const Comm& world, Options options) {

@@ -13,6 +13,10 @@ namespace halomesh {
 /// Declares the options for commands that read samples.
 void add_source_options(Options& options);
 
+/// The option of training for the share of validation.
+inline constexpr const char* kShareOption = "split";
+void add_share_option(Options& options);
+
 /// The data set that the option `directory` names, with these options.
 DataSource source_of(const Options& options, const std::string& directory = "data");
 

@@ -80,6 +80,7 @@ void add_data_options(Options& options) {
       .needs("model", networks_that_pad());
   add_misplacement_option(options);
   add_source_options(options);
+  add_share_option(options);
 }
 
 void add_run_options(Options& options, const std::string& default_out) {

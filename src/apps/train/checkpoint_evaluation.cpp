@@ -13,6 +13,7 @@
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/stop_signals.hpp"
 #include "runtime/train/checkpoint.hpp"
+#include "runtime/train/checkpoint_file.hpp"
 #include "runtime/train/window_evaluator.hpp"
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/options/misplacement_option.hpp"
@@ -70,6 +71,29 @@ Shape sample_shape(const Options& options, const NetworkSpec& network) {
   return given;
 }
 
+Shape shape_of_samples(const Options& options, const NetworkSpec& network) {
+  if (options.get<std::string>("windows") == "off" || options.is_given("input"))
+    return sample_shape(options, network);
+  return {network.settings.input.c, 0, 0, 0};
+}
+
+DataSource evaluated_source(const Comm& world, const Options& options) {
+  DataSource source = source_of(options);
+  const auto share_in = [&](const std::string& file) {
+    return on_first_rank(world, [&] {
+      const TrainingState state = read_state(file);
+      const auto found = state.run.find(kShareOption);
+      std::error_code ignored;
+      const bool is_split = found == state.run.end() ||
+                            std::filesystem::is_directory(source.directory / "validation", ignored);
+      return is_split ? std::string("0") : found->second;
+    });
+  };
+  source.share =
+      std::stod(with_newest_checkpoint(world, options.get<std::string>("checkpoint"), share_in));
+  return source;
+}
+
 namespace {
 
 bool slides(const Options& options) { return options.get<std::string>("windows") != "off"; }
@@ -91,12 +115,6 @@ Spatial network_extents(const Options& options, NetworkSpec network) {
   return padded;
 }
 
-/// The shape of the samples, with extents 0 if any are allowed.
-Shape shape_of_samples(const Options& options, const NetworkSpec& network) {
-  if (!slides(options) || options.is_given("input")) return sample_shape(options, network);
-  return {network.settings.input.c, 0, 0, 0};
-}
-
 /// Throws Error for the first sample that is smaller than a window.
 void check_windows(const Dataset& data, const Shape& window) {
   for (std::int64_t sample = 0; sample < data.size(); ++sample) {
@@ -108,16 +126,18 @@ void check_windows(const Dataset& data, const Shape& window) {
   }
 }
 
-/// The split of the samples: that of --split or, where there is no such split of its default, none,
-/// as of a directory of samples or a single file.
-std::string split_of(const Comm& world, const Options& options) {
+/// The split of samples to predict: that of --split; without it the default, or none where the data
+/// have no splits, as a directory of samples or a single file.
+std::string split_of(const Comm& world, const Options& options, const DataSource& source) {
   const auto split = options.get<std::string>("split");
   if (options.is_given("split")) return split;
   return on_first_rank(world, [&] {
-    const std::filesystem::path data = options.get<std::string>("data");
+    const std::filesystem::path& data = source.directory;
     std::error_code ignored;
-    const bool is_there = std::filesystem::exists(data / split, ignored) ||
-                          std::filesystem::exists(data / archive_name(split, 0), ignored);
+    const bool is_there = std::filesystem::is_directory(data / split, ignored) ||
+                          std::filesystem::exists(data / archive_name(split, 0), ignored) ||
+                          (source.share > 0 && source.of_split(split) != data &&
+                           std::filesystem::is_directory(data, ignored));
     return is_there ? split : std::string();
   });
 }
@@ -166,8 +186,11 @@ CheckpointEvaluation::CheckpointEvaluation(const Comm& world, Options options, b
   local_batch_ = local_batch(batch == 0 ? shape.replicas : batch, shape);
   padding_ = static_cast<float>(options.get<double>("pad"));
   const auto open = has_targets ? open_dataset : open_inputs;
-  data_ = open(world, source_of(options),
-               has_targets ? options.get<std::string>("split") : split_of(world, options), samples,
+  DataSource source = evaluated_source(world, options);
+  const std::string split =
+      has_targets ? options.get<std::string>("split") : split_of(world, options, source);
+  if (split.empty()) source.share = 0;
+  data_ = open(world, source, split, samples,
                targets_of(*network_->loss, network_->geometry.tensors().back().shape));
   heed_misplacement(world, options, *data_);
   if (windows_ && !windows_->may_pad) check_windows(*data_, input);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "partition/samples/sliding_windows.hpp"
+#include "runtime/data/data_source.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/step/evaluator.hpp"
 #include "src/apps/options/options.hpp"
@@ -21,6 +22,10 @@ void add_evaluation_options(Options& options, bool needs_checkpoint = true);
 /// The shape of the samples: that of --input, or the network's. Throws UsageError if its channels
 /// are not the network's.
 Shape sample_shape(const Options& options, const NetworkSpec& network);
+/// The same, with extents 0 if samples may have any.
+Shape shape_of_samples(const Options& options, const NetworkSpec& network);
+/// The data of --data, divided into splits as in the training of --checkpoint. Collective.
+DataSource evaluated_source(const Comm& world, const Options& options);
 
 /// A checkpoint's network and the data to evaluate: samples as they are, or volumes by sliding
 /// windows.

@@ -18,15 +18,17 @@ using Visit = std::function<void(std::span<const float> values_dhwc,
 
 /// Visits this rank's share of the samples. Collective over `world`.
 void each_sample(const Comm& world, const Dataset& dataset, const Visit& visit) {
-  const Shape &shape = dataset.shape(), &of_labels = dataset.target_shape();
-  std::vector<float> values(static_cast<std::size_t>(shape.volume()));
-  std::vector<std::uint8_t> labels(static_cast<std::size_t>(of_labels.volume()));
+  std::vector<float> values;
+  std::vector<std::uint8_t> labels;
   const StopSignals signals;
   run_with_collective_errors(world, [&](const std::function<bool()>& others_failed) {
     const auto reader = dataset.reader();
     for (std::int64_t i = world.rank(); i < dataset.size() && !others_failed(); i += world.size()) {
       require(!signals.requested(), signals.name() + " received: stopped before the last sample",
               "give the same command again");
+      const Shape shape = dataset.shape_of(i), of_labels{1, shape.d, shape.h, shape.w};
+      values.resize(static_cast<std::size_t>(shape.volume()));
+      labels.resize(static_cast<std::size_t>(of_labels.volume()));
       reader->read(i, View{values.data(), Box::whole(shape), 1},
                    TensorView<std::uint8_t>{labels.data(), Box::whole(of_labels), 1});
       visit(values, labels);

@@ -14,7 +14,6 @@
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/run_record.hpp"
 #include "src/apps/options/model_options.hpp"
-#include "src/apps/options/source_options.hpp"
 #include "src/apps/train/baselines.hpp"
 #include "src/apps/train/checkpoint_evaluation.hpp"
 #include "src/apps/train/class_baselines.hpp"
@@ -43,8 +42,8 @@ std::vector<Baseline> wanted_baselines(const Comm& world, const Options& options
   const auto wanted = options.get<std::string>("baseline");
   if (wanted == "off") return {};
   const auto open = [&](const std::string& split) {
-    return open_dataset(world, source_of(options), split, sample_shape(options, network),
-                        static_cast<std::int64_t>(targets));
+    return open_dataset(world, evaluated_source(world, options), split,
+                        sample_shape(options, network), static_cast<std::int64_t>(targets));
   };
   return baselines(world, *open("train"), *open(options.get<std::string>("split")),
                    wanted == "spectrum");
@@ -55,7 +54,8 @@ std::vector<ClassBaseline> wanted_class_baselines(const Comm& world, const Optio
   const auto wanted = options.get<std::string>("baseline");
   if (wanted == "off") return {};
   const auto open = [&](const std::string& split) {
-    return open_dataset(world, source_of(options), split, sample_shape(options, network),
+    return open_dataset(world, evaluated_source(world, options), split,
+                        shape_of_samples(options, network),
                         TargetSpec::labels(static_cast<std::int64_t>(classes)));
   };
   const auto training = wanted == "threshold" ? open("train") : nullptr;

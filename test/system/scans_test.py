@@ -1,0 +1,123 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Scans and their labels under the names that people give them: the same losses from every layout; splits by names;
+what is said of unequal extents; a scan without labels.
+
+Counts its cases as skipped, and says why, where NumPy, NiBabel or the program's libnifti2 is missing. Environment: HALOMESH
+(the program), MPIRUN (launcher with its flags).
+"""
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "harness"))
+from python_cases import run  # noqa: E402
+
+try:
+    import nibabel
+    import numpy
+    from array_scene import Scene, halomesh  # noqa: E402
+except ImportError as missing:
+    print(f"skipped: {missing}; make deps installs it\n0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+
+NAMES = ("anna", "bruno.k", "case_9", "d-1")
+NETWORK = ("--model unet3d --levels 2 --filters 4 --classes 3 --input 8x8x8x1 --patches random --pad 0 --batch 2 "
+           "--epochs 1").split()
+
+
+def scans(number, shape):
+    random = numpy.random.default_rng(number)
+    labels = random.integers(0, 3, shape).astype("u1")
+    return (labels + random.standard_normal(shape)).astype("f4"), labels
+
+
+def write(path, values):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nibabel.save(nibabel.Nifti1Image(values, numpy.diag((1, 1, 2.5, 1))), path)
+
+
+def flat(split, name, image, labels):
+    write(split / f"{name}.nii.gz", image)
+    write(split / f"{name}_seg.nii.gz", labels)
+
+
+def by_patient(split, name, image, labels):
+    write(split / name.replace(".", "_") / "ct.nii", image)
+    write(split / name.replace(".", "_") / "ct_mask.nii", labels)
+
+
+def usual(split, name, image, labels):
+    write(split / f"case_{NAMES.index(name)}" / "imaging.nii.gz", image)
+    write(split / f"case_{NAMES.index(name)}" / "segmentation.nii.gz", labels)
+
+
+def nnunet(split, name, image, labels):
+    write(split.parent / split.name.replace("labels", "images") / f"{name}_0000.nii.gz", image)
+    write(split.parent / split.name.replace("images", "labels") / f"{name}.nii.gz", labels)
+
+
+class Layouts(Scene):
+    def fill_scans(self, layout, splits=("train", "validation")):
+        self.made += 1
+        data = self.directory / f"data-{self.made}"
+        for split in splits:
+            for number, name in enumerate(NAMES):
+                layout(data / split, name, *scans(number, (10, 9 + number, 8)))
+        return data
+
+    def losses_of(self, data, *options):
+        return self.losses(data, *options, network=NETWORK)
+
+    def test_every_layout_has_the_losses_of_the_usual_one(self):
+        wanted = self.losses_of(self.fill_scans(usual))
+        for layout in (flat, by_patient):
+            self.assertEqual(self.losses_of(self.fill_scans(layout)), wanted)
+
+    def test_a_share_by_names_is_stable(self):
+        share = ("--split", 0.4)
+        wanted = self.losses_of(self.fill_scans(flat, ("train",)), *share)
+        self.assertEqual(self.losses_of(self.fill_scans(flat, ("",)), *share), wanted)
+        data = self.fill_scans(nnunet, ("imagesTr",))
+        self.assertEqual(self.losses_of(data, *share), wanted)
+        told = halomesh(1, "eval", "--checkpoint", self.directory / f"run-{self.made}", "--data", data, "--windows",
+                        "--baseline", "background")
+        self.assertEqual(told.code, 0, told.err)
+        self.assertRegex(told.out, r"samples [123]\n")
+        self.assertIn("has validation/", self.refusal(self.fill_scans(flat), *share, network=NETWORK))
+
+    def test_a_scan_without_labels_is_enough_to_predict(self):
+        data = self.fill_scans(flat)
+        self.losses_of(data)
+        new = self.directory / "new_patient.nii.gz"
+        write(new, scans(9, (12, 11, 10))[0])
+        out = self.directory / "masks"
+        told = halomesh(2, "predict", "--checkpoint", self.directory / f"run-{self.made}", "--data", new, "--windows",
+                        "--parts", "2x1x1", "--out", out)
+        self.assertEqual(told.code, 0, told.err)
+        self.assertNotIn("Dice", told.out)
+        mask = nibabel.load(out / "new_patient.nii")
+        self.assertEqual(mask.shape, (12, 11, 10))
+        self.assertEqual(mask.affine.tolist(), nibabel.load(new).affine.tolist())
+
+    def test_what_is_wrong_is_told_with_its_cure(self):
+        whole = [word for word in NETWORK if word not in ("--patches", "random", "--pad", "0")]
+        told = " ".join(self.refusal(self.fill_scans(flat), network=whole).split())
+        self.assertIn("cases have 10 to 10 along d, 9 to 12 along h and 8 to 8 along w", told)
+        self.assertIn("--patches random", told)
+        data = self.fill_scans(flat)
+        (data / "train" / "anna_seg.nii.gz").unlink()
+        told = " ".join(self.refusal(data, network=NETWORK).split())
+        self.assertIn("anna.nii.gz has no segmentation hint: name it anna_seg.nii.gz beside the image", told)
+        (data / "train" / "anna.nii.gz").rename(data / "train" / "anna_0001.nii.gz")
+        self.assertIn("is a further channel of its case", self.refusal(data, network=NETWORK))
+        empty = self.directory / "empty"
+        (empty / "train").mkdir(parents=True)
+        (empty / "train" / "anna.dcm").write_text("")
+        told = self.refusal(empty, network=NETWORK)
+        for pattern in ("train-NNNNN.h5", "train/*.h5", "train/*.npy", "train/*.tfrecord*", "CASE_seg.nii.gz",
+                        "imagesTr/CASE_0000.nii.gz"):
+            self.assertIn(pattern, told)
+
+
+if __name__ == "__main__":
+    sys.exit(run())
