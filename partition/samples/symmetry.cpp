@@ -2,6 +2,8 @@
 // The symmetries of a box of voxels: see symmetry.hpp.
 #include "partition/samples/symmetry.hpp"
 
+#include <cmath>
+
 #include "narrow.hpp"
 #include "rng.hpp"
 
@@ -61,6 +63,21 @@ std::vector<Symmetry> symmetries_of(const Shape& shape) {
                               permutation};
       if (symmetry.keeps(shape)) found.push_back(symmetry);
     }
+  return found;
+}
+
+std::vector<Symmetry> symmetries_of(const Shape& shape, const std::array<double, 3>& spacing,
+                                    bool flips_only) {
+  constexpr double kAlike = 0.01;
+  std::vector<Symmetry> found = symmetries_of(shape);
+  std::erase_if(found, [&](const Symmetry& symmetry) {
+    for (std::size_t a = 0; a < 3; ++a) {
+      const std::size_t b = symmetry.permutation[a];
+      if (a != b && (flips_only || std::abs(spacing[a] - spacing[b]) > kAlike * spacing[a]))
+        return true;
+    }
+    return false;
+  });
   return found;
 }
 

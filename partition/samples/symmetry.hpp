@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "box.hpp"
@@ -39,6 +40,9 @@ struct Symmetry {
 /// The symmetries that preserve this shape, in a fixed order, the identity first: 48 for a cube, 16
 /// where two extents are equal, 8 (the flips) where none are.
 std::vector<Symmetry> symmetries_of(const Shape& shape);
+/// Those that permute only axes of equal spacing, to a hundredth; with `flips_only` none.
+std::vector<Symmetry> symmetries_of(const Shape& shape, const std::array<double, 3>& spacing,
+                                    bool flips_only);
 
 /// The symmetry applied to `sample` in `epoch`: independent flips, each with probability 1/2, then
 /// one of the permutations that preserve the shape, all equally likely. It is
@@ -46,8 +50,9 @@ std::vector<Symmetry> symmetries_of(const Shape& shape);
 /// epoch) gives for index `sample`; their probabilities differ by less than 2^-58, relatively.
 class SymmetryDraw {
  public:
-  SymmetryDraw(std::uint64_t seed, const Shape& shape)
-      : seed_(seed), symmetries_(symmetries_of(shape)) {}
+  SymmetryDraw(std::uint64_t seed, const Shape& shape) : SymmetryDraw(seed, symmetries_of(shape)) {}
+  SymmetryDraw(std::uint64_t seed, std::vector<Symmetry> symmetries)
+      : seed_(seed), symmetries_(std::move(symmetries)) {}
   Symmetry operator()(std::int64_t epoch, std::int64_t sample) const;
 
  private:

@@ -33,8 +33,9 @@ struct DataSource {
     if (std::filesystem::is_regular_file(directory, ignored)) return directory.parent_path();
     if (split.empty()) return directory;
     const std::string name = share > 0 ? "train" : split;
-    for (const char* const found : {name.c_str(), name == "train" ? "imagesTr" : "imagesVal"})
-      if (std::filesystem::is_directory(directory / found, ignored)) return directory / found;
+    if (std::filesystem::is_directory(directory / name, ignored)) return directory / name;
+    if (name == "train" && std::filesystem::is_directory(directory / "imagesTr", ignored))
+      return directory / "imagesTr";
     return share > 0 ? directory : directory / split;
   }
   /// True if targets are in a file of their own, .npy, .csv, .tsv or .txt.

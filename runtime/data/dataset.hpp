@@ -36,6 +36,19 @@ inline VoxelTransform spacing_of(const VoxelTransform& affine) {
   return spacing;
 }
 
+/// Where the axes d, h and w point to, such as "RAS": to the right, the front and the head.
+inline std::string axis_codes(const VoxelTransform& affine) {
+  constexpr std::array<std::array<char, 2>, 3> kEnds{{{'R', 'L'}, {'A', 'P'}, {'S', 'I'}}};
+  std::string codes;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    std::size_t most = 0;
+    for (std::size_t row = 1; row < 3; ++row)
+      if (std::abs(affine[4 * row + axis]) > std::abs(affine[4 * most + axis])) most = row;
+    codes += kEnds[most][affine[4 * most + axis] < 0 ? 1 : 0];
+  }
+  return codes;
+}
+
 /// The position of a sample's voxels in space, as in NIfTI (nifti1.h, "3D image orientation"): two
 /// affines, each with the code of the space to which it leads, or 0 if it is not set. With code 0,
 /// the qform has the spacing of the voxels.

@@ -136,7 +136,8 @@ Candidates candidates_in(const DataSource& source, const std::string& split) {
     if (names.empty()) continue;
     // Other directories may lie beside files of samples.
     std::sort(names.begin(), names.end());
-    if (names.front().ends_with('/') && !format.recognizes(of_split / names.front(), source))
+    if (names.front().ends_with('/') &&
+        !format.recognizes((of_split / names.front()).parent_path(), source))
       continue;
     for (std::string& name : names)
       if (name.ends_with('/')) name.pop_back();

@@ -76,7 +76,9 @@ Trainer::Trainer(const ProcessMesh& mesh, Model& model, const ModelGeometry& geo
     if (data != nullptr) check_targets(*data, loss, options_.crops.has_value());
   if (input_.pads()) loss.expect_padding();
   if (options_.timeline != nullptr) phases_.trace()->send_to(&options_.timeline->recorder());
-  if (options_.augment) draw_.emplace(options_.seed, model.input());
+  if (options_.augment)
+    draw_.emplace(options_.seed,
+                  options_.symmetries.empty() ? symmetries_of(model.input()) : options_.symmetries);
   if (order_.training_steps() == 0)
     throw UsageError(fmt::format("the {} training samples of {} do not fill one batch of {}",
                                  train.size(), train.directory().c_str(), options_.global_batch),

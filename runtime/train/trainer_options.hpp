@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "partition/samples/sample_order.hpp"
+#include "partition/samples/symmetry.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/load/training_input.hpp"
 #include "runtime/log/mllog.hpp"
@@ -34,7 +35,8 @@ struct TrainerOptions {
   std::uint64_t seed = 0;
   Shuffle shuffle = Shuffle::kGlobal;
   bool augment = false;  ///< transform training samples by symmetries that preserve their shape
-  std::optional<CropOptions> crops;  ///< empty: samples have the extents of the network's input
+  std::vector<Symmetry> symmetries{};  ///< these; empty: all that do
+  std::optional<CropOptions> crops;    ///< empty: samples have the extents of the network's input
   /// Makes the loss for samples whose extents differ from the input's; random crops need it.
   std::function<std::unique_ptr<Loss>(const Shape& output)> make_loss;
   std::optional<StageOptions> stage;  ///< none: samples are read from the data set every time

@@ -326,5 +326,18 @@ TEST_CASE("PReLU and the gradient of its slopes equal naive loops on any cut") {
   CHECK(PRelu(false).parameters(src)[0].initial.constant == 0.25F);
 }
 
+TEST_CASE("elementwise: the range of outputs is that of the function") {
+  const auto range = [](const ElementFunction& function) {
+    const OutputRange found = output_range(Elementwise(function));
+    return std::vector<double>{found.low, found.high};
+  };
+  const double none = std::numeric_limits<double>::infinity();
+  CHECK(range(ElementFunction::scaled_tanh(-1.5F)) == std::vector<double>{-1.5, 1.5});
+  CHECK(range({ElementFunction::Kind::kSigmoid}) == std::vector<double>{0, 1});
+  CHECK(range(ElementFunction::clip(-2, 3)) == std::vector<double>{-2, 3});
+  CHECK(range(ElementFunction::leaky_relu(0)) == std::vector<double>{0, none});
+  CHECK(range(ElementFunction::leaky_relu(0.3F)) == std::vector<double>{-none, none});
+}
+
 }  // namespace
 }  // namespace halomesh

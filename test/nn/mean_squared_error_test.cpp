@@ -133,5 +133,26 @@ TEST_CASE("a mean squared error of outputs with space is refused") {
                        "a mean squared error of outputs of shape 2x1x1x4", Error);
 }
 
+TEST_CASE("scaled targets: the loss is that of the outputs, the errors are those of the targets") {
+  // Outputs y stand for 10 + 4 y, so that the errors in units of the output are those above.
+  const Tensor y = make({0.5F, 0, 1, 3, 0.25F, 1, 2, 0});
+  const Tensor plain = make({0, 1, 1, 1, 0, 1, 2, 0.5F}),
+               t = make({10, 14, 14, 14, 10, 14, 18, 12});
+  MeanSquaredError loss(kOutput);
+  loss.scale_targets(std::vector<ChannelScale>(4, {10, 4}));
+  Tensor diff(y.view().span, 2);
+  const Result wanted = run(y, plain, 2);
+  CHECK(loss.gradient(y.view(), t.view(), {}, 2, diff.view()) == wanted.loss);
+  CHECK(std::equal(wanted.diff.begin(), wanted.diff.end(), diff.view().data));
+  std::vector<double> sums(2 * loss.sums_per_sample()), terms(loss.sums_per_sample());
+  loss.add_sums(y.view(), t.view(), sums);
+  for (std::size_t i = 0; i < sums.size(); ++i) terms[i % terms.size()] += sums[i];
+  const Quality quality = loss.quality(terms);
+  CHECK(quality.loss == doctest::Approx(wanted.loss));
+  CHECK(quality.targets[0].mae == doctest::Approx(4 * (0.5 + 0.25) / 2));
+  CHECK(quality.targets[3].bias == doctest::Approx(4 * (2 - 0.5) / 2));
+  CHECK_THROWS_AS(loss.scale_targets({{0, 1}}), Error);
+}
+
 }  // namespace
 }  // namespace halomesh

@@ -85,6 +85,18 @@ class Layouts(Scene):
         self.assertRegex(told.out, r"samples [123]\n")
         self.assertIn("has validation/", self.refusal(self.fill_scans(flat), *share, network=NETWORK))
 
+    def test_only_axes_of_equal_spacing_are_exchanged(self):
+        data = self.fill_scans(flat)
+        for augment, symmetries in (("on", 16), ("flips", 8)):  # 48 of a cube, were the spacing equal
+            out = self.directory / augment
+            told = halomesh(1, "train", "--data", data, "--out", out, *NETWORK, "--augment", augment)
+            self.assertIn(f"augmentation: {symmetries} flips", told.out)
+            self.assertNotIn("point to", told.err)
+        image = nibabel.load(data / "train" / "d-1.nii.gz")
+        turned = numpy.diag((-1, 1, 2.5, 1))
+        nibabel.save(nibabel.Nifti1Image(image.get_fdata(), turned), data / "train" / "d-1.nii.gz")
+        self.losses(data, network=NETWORK, told="the axes of d-1 point to LAS, those of anna to RAS")
+
     def test_a_scan_without_labels_is_enough_to_predict(self):
         data = self.fill_scans(flat)
         self.losses_of(data)

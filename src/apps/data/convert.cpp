@@ -86,10 +86,10 @@ struct Request {
   bool verify = false;
 };
 
-bool holds_split(const fs::path& directory, const std::string& split) {
-  const fs::path files = directory / split;
+bool holds_split(const DataSource& source, const std::string& split) {
+  const fs::path files = source.of_split(split);
   return (fs::is_directory(files) && !fs::is_empty(files)) ||
-         fs::exists(directory / archive_name(split, 0));
+         fs::exists(source.directory / archive_name(split, 0));
 }
 
 Request request_of(const Options& options) {
@@ -127,13 +127,14 @@ Request request_of(const Options& options) {
 
 /// Resolves --split all to the existing splits. Collective.
 void choose_splits(const Comm& world, Request& request) {
-  const fs::path where = request.from.empty() ? request.archive.directory : fs::path(request.from);
+  const DataSource where = request.from.empty() ? request.archive.directory : request.source;
   const std::string there = on_first_rank(world, [&] {
     std::string marks;
     for (const std::string& split : request.splits) marks += holds_split(where, split) ? '+' : '-';
-    require(marks.find('+') != std::string::npos || request.splits.size() == 1,
-            text("{} holds neither train/ nor validation/, nor an archive", where.c_str()),
-            "name the directory that holds them");
+    require(
+        marks.find('+') != std::string::npos || request.splits.size() == 1,
+        text("{} holds neither train/ nor validation/, nor an archive", where.directory.c_str()),
+        "name the directory that holds them");
     return marks;
   });
   if (request.splits.size() == 1) return;  // problems are reported when it is opened

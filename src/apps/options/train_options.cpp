@@ -48,8 +48,11 @@ void add_data_options(Options& options) {
       .needs("stage-dir")
       .needs("instances", {"1"})
       .as(kTraining)
-      .add("augment", "on|off", &TrainerOptions::augment,
-           "augment training samples by random flips and axis permutations")
+      .add_choice(
+          "augment", {"on", "off", "flips"}, "off",
+          "augment training samples: on: by random flips, and permutations of axes of equal "
+          "extent and spacing of voxels; flips: by flips alone")
+      .into(&TrainerOptions::augment, [](const std::string& s) { return s != "off"; })
       .add_choice("patches", {"off", "random"}, "off",
                   "random: train on random crops of --input from samples of any extents, and "
                   "validate by windows that slide over them")

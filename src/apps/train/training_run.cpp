@@ -116,6 +116,34 @@ void scale_data(NetworkOnMesh& network, const Options& options,
     require_targets_in_range(world, training, outputs);
 }
 
+/// The spacing of the voxels along d, h and w, equal where it is unknown. Warns of a sample whose
+/// axes lie otherwise than those of the first.
+std::array<double, 3> spacing_in(const Comm& world, const Dataset& data) {
+  constexpr std::int64_t kMost = 64;  // samples to look at
+  std::string differs;
+  std::vector<double> spacing{1, 1, 1};
+  const std::string found = on_first_rank(world, [&] {
+    std::string first;
+    for (std::int64_t i = 0; i < std::min(data.size(), kMost); ++i) {
+      const auto placed = data.orientation_of(i);
+      if (!placed) break;
+      const VoxelTransform spaced = spacing_of(placed->affine());
+      const std::string axes = axis_codes(placed->affine());
+      if (i == 0) spacing = {spaced[0], spaced[5], spaced[10]};
+      if (i == 0) first = axes;
+      if (axes != first && differs.empty())
+        differs = fmt::format("the axes of {} point to {}, those of {} to {}", data.name(i), axes,
+                              data.name(0), first);
+    }
+    return to_text(spacing);
+  });
+  if (!differs.empty())
+    std::cerr << "WARNING: " << printable(differs)
+              << ": the network sees them turned; hint: bring all to one orientation\n";
+  const auto numbers = from_text<std::vector<double>>(found).value_or(spacing);
+  return {numbers.at(0), numbers.at(1), numbers.at(2)};
+}
+
 /// The targets whose predictions have the same value for all samples: errors vary as the targets.
 bool is_constant(const TargetQuality& q) {
   const double squares = q.rmse * q.rmse, variance = squares / (1 - q.r2);
@@ -344,6 +372,10 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
   scale_data(network, options, from, *training, trainer_settings);
   keep_names(world, options, *training, targets, from, trainer_settings);
 
+  const std::array<double, 3> spacing = spacing_in(world, *training);
+  if (trainer_settings.augment)
+    trainer_settings.symmetries = symmetries_of(network.model.input(), spacing,
+                                                options.get<std::string>("augment") == "flips");
   std::unique_ptr<RunTimeline> timeline;
   if (trace_request) {
     // An unwritable one is reported now, not later.
@@ -378,7 +410,7 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
   if (recompute) say(world, to_text(*recompute));
   if (trainer_settings.augment)
     say(world, fmt::format("augmentation: {} flips and axis permutations",
-                           symmetries_of(network.model.input()).size()));
+                           trainer_settings.symmetries.size()));
   if (trainer_settings.crops) say(world, describe(*trainer_settings.crops, network.model.input()));
   std::string scales;
   for (const ChannelScale& scale : network.model.count_scales())

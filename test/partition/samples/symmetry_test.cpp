@@ -125,5 +125,17 @@ TEST_CASE("symmetry: draws are a function of seed, epoch and sample, and uniform
   }
 }
 
+TEST_CASE("symmetries: only axes of equal extent and spacing are permuted") {
+  const Shape cube{1, 8, 8, 8}, slab{1, 8, 8, 6};
+  CHECK(symmetries_of(cube, {1, 1, 1}, false).size() == 48);
+  CHECK(symmetries_of(cube, {1, 1.005, 2.5}, false).size() == 16);
+  CHECK(symmetries_of(cube, {1, 2, 3}, false).size() == 8);
+  CHECK(symmetries_of(cube, {1, 1, 1}, true).size() == 8);
+  CHECK(symmetries_of(slab, {1, 2.5, 1}, false).size() == 8);
+  for (const Symmetry& each : symmetries_of(cube, {1, 2.5, 1}, false))
+    CHECK(each.permutation[1] == 1);
+  CHECK(symmetries_of(cube, {1, 2, 3}, true).front().is_identity());
+}
+
 }  // namespace
 }  // namespace halomesh
