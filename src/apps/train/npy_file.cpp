@@ -2,10 +2,7 @@
 // NumPy's files: see npy_file.hpp.
 #include "src/apps/train/npy_file.hpp"
 
-#include <cstring>
-#include <fstream>
-#include <regex>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "error.hpp"
@@ -18,60 +15,27 @@ constexpr const char* kNpyHint =
 
 }  // namespace
 
-NpyFile::NpyFile(std::filesystem::path path) : path_(std::move(path)) {
+NpyFile::NpyFile(const std::filesystem::path& path) : array_(path) {
   const auto expect = [&](bool condition, const char* what) {
-    require(condition, text("{} {}", path_.string(), what), kNpyHint);
+    require(condition, text("{} {}", path.c_str(), what), kNpyHint);
   };
-  std::error_code error;
-  expect(std::filesystem::is_regular_file(path_, error), "is no file");
-  std::ifstream stream(path_, std::ios::binary);
-  std::array<unsigned char, 12> head{};
-  stream.read(reinterpret_cast<char*>(head.data()), 12);  // NOLINT: bytes as they are
-  expect(stream.good() && std::memcmp(head.data(), "\x93NUMPY", 6) == 0, "is no .npy file");
-  const bool is_long = head[6] > 1;
-  const std::int64_t length =
-      head[8] + 256 * head[9] + (is_long ? 65536 * (head[10] + std::int64_t{256} * head[11]) : 0);
-  expect(length <= 65536, "has a damaged header");
-  begin_ = (is_long ? 12 : 10) + length;
-  std::string header(static_cast<std::size_t>(length), ' ');
-  stream.seekg(begin_ - length).read(header.data(), length);
-  std::smatch found;
-  expect(stream.good() && std::regex_search(header, found, std::regex("'<f4'")) &&
-             std::regex_search(header, found, std::regex("'fortran_order': *False")),
-         "has no fp32 values in C order");
-  expect(
-      std::regex_search(header, found,
-                        std::regex(R"(\((\d{1,9}), (\d{1,9}), (\d{1,9}), (\d{1,9}), (\d{1,9})\))")),
-      "has not five axes");
-  std::int64_t bytes = sizeof(float);
-  for (std::size_t a = 0; a < extents_.size(); ++a) {
-    extents_[a] = std::stoll(found[a + 1]);
-    expect(extents_[a] > 0 && extents_[a] < (std::int64_t{1} << 44) / bytes,
-           "has an absurd extent");
-    bytes *= extents_[a];
-  }
-  expect(static_cast<std::int64_t>(std::filesystem::file_size(path_, error)) == begin_ + bytes,
-         "has not the size that its header says");
+  expect(array_.type() == Hdf5Type::kFloat, "has no fp32 values");
+  expect(array_.extents().size() == 5, "has not five axes");
 }
 
 void NpyFile::read(std::int64_t first, View view) const {
-  std::ifstream stream(path_, std::ios::binary);
   const Box& box = view.span;
-  const Shape s = shape();
-  std::vector<float> row(static_cast<std::size_t>(box.extent(kW)));
-  for (std::int64_t n = 0; n < view.batch; ++n)
+  std::vector<float> values(static_cast<std::size_t>(box.volume()));
+  for (std::int64_t n = 0; n < view.batch; ++n) {
+    array_.read({{first + n, box.lo[kC], box.lo[kD], box.lo[kH], box.lo[kW]},
+                 {1, box.extent(kC), box.extent(kD), box.extent(kH), box.extent(kW)}},
+                std::as_writable_bytes(std::span(values)));
+    const float* value = values.data();
     for (std::int64_t c = box.lo[kC]; c < box.hi[kC]; ++c)
       for (std::int64_t d = box.lo[kD]; d < box.hi[kD]; ++d)
-        for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h) {
-          const std::int64_t at =
-              ((((first + n) * s.c + c) * s.d + d) * s.h + h) * s.w + box.lo[kW];
-          stream.seekg(begin_ + at * std::int64_t{sizeof(float)});
-          stream.read(reinterpret_cast<char*>(row.data()),  // NOLINT: bytes of fp32
-                      std::ssize(row) * std::int64_t{sizeof(float)});
-          for (std::int64_t w = 0; w < std::ssize(row); ++w)
-            view.at(n, c, d, h, box.lo[kW] + w) = row[static_cast<std::size_t>(w)];
-        }
-  require(stream.good(), text("cannot read {}", path_.string()), "check its permissions");
+        for (std::int64_t h = box.lo[kH]; h < box.hi[kH]; ++h)
+          for (std::int64_t w = box.lo[kW]; w < box.hi[kW]; ++w) view.at(n, c, d, h, w) = *value++;
+  }
 }
 
 std::string npy_header(std::int64_t samples, const Shape& s) {

@@ -2,11 +2,11 @@
 // NumPy's files of one fp32 array of five axes, N,C,D,H,W.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
 
+#include "runtime/hdf5/npy_array.hpp"
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
@@ -14,18 +14,21 @@ namespace halomesh {
 /// An array to read from, block by block.
 class NpyFile {
  public:
-  /// Throws Error unless the file has little-endian fp32 in C order with five axes.
-  explicit NpyFile(std::filesystem::path path);
+  /// Throws Error unless the file has fp32 with five axes.
+  explicit NpyFile(const std::filesystem::path& path);
 
-  std::int64_t samples() const { return extents_[0]; }
-  Shape shape() const { return {extents_[1], extents_[2], extents_[3], extents_[4]}; }
+  std::int64_t samples() const { return array_.extents()[0]; }
+  Shape shape() const {
+    const Extents& n = array_.extents();
+    return {n[1], n[2], n[3], n[4]};
+  }
   /// Fills the first view.batch samples from number `first` on.
   void read(std::int64_t first, View view) const;
 
  private:
-  std::filesystem::path path_;
-  std::array<std::int64_t, 5> extents_{};
-  std::int64_t begin_ = 0;  // the place of the first value
+  NpyArray array_;
+};
+std::int64_t begin_ = 0;  // the place of the first value
 };
 
 /// The bytes before the values of such an array.

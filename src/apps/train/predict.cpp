@@ -197,7 +197,7 @@ void require_table(const std::filesystem::path& out) {
 int predict(const Comm& world, const Options& options) {
   if (reads_array(options)) return predict_array(world, options);
   if (options.get<std::string>("checkpoint").empty())
-    throw UsageError("--checkpoint is missing", "give it, or a .npy file as --data");
+    throw UsageError("--checkpoint is missing", "give it, or --network and an array");
   const std::filesystem::path out = options.get<std::string>("out");
   if (out.has_extension())
     check_output_file(world, options, "out", {"checkpoint", "data"});

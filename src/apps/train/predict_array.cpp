@@ -146,7 +146,8 @@ std::vector<std::string> checkpoint_outputs(const Comm& world, const Options& op
 }  // namespace
 
 bool reads_array(const Options& options) {
-  return options.get<std::string>("data").ends_with(".npy");
+  return !options.get<std::string>("network").empty() ||
+         options.get<std::string>("out").ends_with(".npy");
 }
 
 int predict_array(const Comm& world, const Options& options) {
