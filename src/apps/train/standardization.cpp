@@ -94,7 +94,7 @@ std::vector<ChannelScale> target_scales(const std::vector<TargetRange>& targets,
 }
 
 void require_targets_in_range(const Comm& world, const Dataset& training,
-                              const OutputRange& outputs) {
+                              const OutputRange& outputs, const char* cure) {
   if (!(outputs.low > -std::numeric_limits<double>::max()) &&
       !(outputs.high < std::numeric_limits<double>::max()))
     return;
@@ -104,7 +104,7 @@ void require_targets_in_range(const Comm& world, const Dataset& training,
             text("{}: target {} goes from {:g} to {:g}, outputs of the network from {:g} to {:g}",
                  training.directory().c_str(), t, ranges[t].least, ranges[t].most, outputs.low,
                  outputs.high),
-            "add --scale-targets, which maps each target to the range of the outputs");
+            cure);
 }
 
 }  // namespace halomesh

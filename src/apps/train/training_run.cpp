@@ -113,7 +113,11 @@ void scale_data(NetworkOnMesh& network, const Options& options,
   if (!scales.empty())
     network.loss->scale_targets(std::move(scales));
   else if (!from)
-    require_targets_in_range(world, training, outputs);
+    require_targets_in_range(
+        world, training, outputs,
+        network.spec.network->option(kScaleTargetsOption) != nullptr
+            ? "add --scale-targets, which maps each target to the range of the outputs"
+            : "scale the targets, or leave out the last function of the network");
 }
 
 /// The spacing of the voxels along d, h and w, equal where it is unknown. Warns of a sample whose
