@@ -28,9 +28,6 @@ class NpyFile {
  private:
   NpyArray array_;
 };
-std::int64_t begin_ = 0;  // the place of the first value
-};
-
 /// The bytes before the values of such an array.
 std::string npy_header(std::int64_t samples, const Shape& shape);
 
