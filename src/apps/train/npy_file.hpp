@@ -28,6 +28,7 @@ class NpyFile {
  private:
   NpyArray array_;
 };
+
 /// The bytes before the values of such an array.
 std::string npy_header(std::int64_t samples, const Shape& shape);
 
