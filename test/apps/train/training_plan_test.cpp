@@ -98,6 +98,7 @@ const std::vector<Change> kChanges{
     {"foreground (none) -> 0.4", kCrops, {}, {"--patches", "random"}},
     {"pad (none) -> 0", kCrops, {}, {"--pad", "0"}},
     {"pad (none) -> -2.1", kCrops, {}, {"--pad", "-2.1"}},
+    {"split (none) -> 0.2", {}, {}, {"--split", "0.2"}},
 };
 
 }  // namespace
