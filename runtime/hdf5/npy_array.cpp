@@ -64,7 +64,7 @@ NpyArray::NpyArray(const std::filesystem::path& path) : path_(path) {
            bytes < 1 ? "it holds no element"
                      : fmt::format("it has {} of the {} bytes of its elements",
                                    std::max<std::int64_t>(there - offset_, 0), bytes),
-           "copy it again, or remove it from the data");
+           "copy it again, or keep it out of the data set");
 }
 
 void NpyArray::parse(std::string_view header) {

@@ -306,8 +306,7 @@ TrainerOptions plan_on_data(const Comm& world, const Options& options,
     return plan_training(options, network);
   } catch (const UsageError&) {
     if (!options.is_given("batch"))
-      open_dataset(world, source_of(options), "train",
-                   sample_shape(options, crop_options(options)),
+      open_dataset(world, source_of(options), "train", sample_shape(options, crop_options(options)),
                    targets_of(*network.loss, network.geometry.tensors().back().shape));
     throw;
   }
