@@ -501,7 +501,7 @@ Results reduce_l2(OperatorCall& call) {
 std::optional<OnnxConstant> per_channel(const OnnxConstant& constant, const OnnxValue& like,
                                         std::int64_t channels) {
   const OnnxDims& dims = constant.dims();
-  if (dims.size() > like.dims.size() || like.form == OnnxForm::kGroups) return {};
+  if (dims.empty() || dims.size() > like.dims.size() || like.form == OnnxForm::kGroups) return {};
   const std::size_t shift = like.dims.size() - dims.size();
   for (std::size_t a = 0; a < dims.size(); ++a)
     if (dims[a] != 1 && (a + shift != like.channel_axis() || dims[a] != channels)) return {};
@@ -1131,6 +1131,12 @@ bool is_left_to_loss(OperatorCall& call) {
   return true;
 }
 Results softmax(OperatorCall& call) {
+  const OnnxNode& node = call.node();
+  const std::int64_t axis = node.integer("axis", node.opset() < 13 ? 1 : -1);
+  // Older versions take all axes from this one on together.
+  require(node.opset() >= 13 && (axis == 1 || axis == -4),
+          text("a softmax over axis {} in opset {}", axis, node.opset()),
+          "take it over the channels, in opset 13 or later");
   require(is_left_to_loss(call), "a softmax",
           "only one at the end is left out, where --loss is for classes");
   return unchanged(call);

@@ -188,6 +188,17 @@ TEST_CASE("a transposed convolution may write planes that no input reaches") {
     CHECK(import_bytes(model(graph, opset)).layers.back().shape == Shape{3, 26, 16, 11});
 }
 
+TEST_CASE("only a softmax over channels is left to the loss") {
+  const auto ending = [](std::int64_t axis, std::int64_t opset) {
+    return model(kInput + convolution("conv", "x", "a", 2, 2) +
+                     node("Softmax", {"a"}, {"y"}, integer("axis", axis)) + output("y"),
+                 opset);
+  };
+  CHECK(import_onnx(FileOf(ending(1, 13)).name()).notes.size() == 1);
+  CHECK_THROWS_AS(import_onnx(FileOf(ending(2, 13)).name()), Error);
+  CHECK_THROWS_AS(import_onnx(FileOf(ending(1, 11)).name()), Error);
+}
+
 TEST_CASE("integers are computed beforehand, up to the end of a slice and backwards") {
   const std::string graph =
       kInput + convolution("conv", "x", "a", 2, 2) + node("Shape", {"a"}, {"shape"}) +

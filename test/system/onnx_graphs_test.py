@@ -21,11 +21,12 @@ VENV = SOURCE / "build" / "onnx" / "bin" / "python"
 try:
     import numpy
     from onnx_backend_cases import LeftOut, backend_cases
-    from onnx_graphs import graphs
+    from onnx import helper, numpy_helper
+    from onnx_graphs import graphs, model_of
 except ImportError as missing:
     if VENV.exists() and not sys.executable.startswith(str(VENV.parent)):
         os.execv(VENV, [str(VENV), *sys.argv])
-    print(f"skipped: {missing}; make deps ONNX=1 installs it\n0 passed, 0 failed, 5 skipped")
+    print(f"skipped: {missing}; make deps ONNX=1 installs it\n0 passed, 0 failed, 6 skipped")
     sys.exit(0)
 
 GRAPHS, FIRST = (int(word) for word in (sys.argv[1:] + ["12", "0"][len(sys.argv) - 1:]))
@@ -94,6 +95,17 @@ class Graphs(Scene):
 
     def test_six_parts(self):
         self.compare(6, "3x2x1")
+
+
+class Numbers(Scene):
+    def test_a_number_is_no_parameter_of_a_single_channel(self):
+        numbers = {"weight": numpy.ones((1, 1, 3, 3, 3), "f4"), "one": numpy.float32(1), "half": numpy.float32(0.5)}
+        model = model_of([helper.make_node("Conv", ["x", "weight"], ["a"]), helper.make_node("Mul", ["a", "one"], ["b"]),
+                          helper.make_node("Elu", ["b"], ["c"]), helper.make_node("Add", ["c", "half"], ["y"])],
+                         [numpy_helper.from_array(numpy.asarray(value), name) for name, value in numbers.items()],
+                         [("x", (1, 1, 6, 5, 7))], [("y", (1, 1, 4, 3, 5))], 20)
+        path = self.put("net.onnx", model.SerializeToString())
+        self.assertIn("\n27 parameters", command("info", path, program=[PROGRAM]).out)
 
 
 class Backend(Scene):
