@@ -77,7 +77,8 @@ class Search {
 
   // The finest blocks of whole cells for which the grid can be made coarser.
   TensorCut of_cells(std::size_t l) const {
-    const Spatial cells = node(l).layer->gradient_cells(src(l)), parts{grid_.d, grid_.h, grid_.w};
+    const Spatial cells = node(l).layer->whole_gradients()->gradient_cells(src(l)),
+                  parts{grid_.d, grid_.h, grid_.w};
     Spatial blocks{};
     for (std::size_t a = 0; a < 3; ++a) {
       blocks[a] = std::gcd(cells[a], parts[a]);
@@ -91,7 +92,7 @@ class Search {
   }
 
   std::vector<TensorCut> allowed(std::size_t l, const CutSetting& setting) const {
-    if (setting.kind == CutSetting::Kind::kCells && node(l).layer->has_whole_gradients())
+    if (setting.kind == CutSetting::Kind::kCells && node(l).layer->whole_gradients() != nullptr)
       return {of_cells(l)};
     std::vector<TensorCut> cuts = all_cuts(grid_);
     const TensorCut in_space = cuts.front();

@@ -45,7 +45,7 @@ struct CutSetting {
     kAuto,      ///< each layer by the cut of least cost
     kSpace,     ///< every layer in space
     kChannels,  ///< each layer in space or by channels alone, by the lower cost
-    kCells,     ///< each layer in blocks of whole LayerGeometry::gradient_cells(), as many as fit
+    kCells,     ///< each layer in blocks of whole WholeGradients::gradient_cells(), as many as fit
     kList       ///< `list`; layers that it does not name are cut in space
   };
   struct Entry {

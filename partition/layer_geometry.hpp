@@ -61,6 +61,24 @@ struct LayerBoxes {
   Box diff_src{}, diff_dst_needed{};
 };
 
+/// The part of a layer that makes its gradients have the same bits on every grid of parts. One part
+/// computes each element of the input's gradient whole, from the output's gradient around it,
+/// instead of adding up contributions of several parts; the parameters' gradients are sums over the
+/// cells of the output, which are added exactly. Such a layer has one input, which no other layer
+/// reads, and is cut in blocks of whole cells.
+class WholeGradients {
+ public:
+  virtual ~WholeGradients() = default;
+  /// The number of equal cells into which the layer divides its output along each axis.
+  virtual Spatial gradient_cells(std::span<const Shape> src) const = 0;
+  /// The block of the input whose gradient is computed by the part that owns the block `dst` of the
+  /// output. These blocks must be disjoint and cover the input; throws Error otherwise.
+  virtual Box gradient_box(const Box& dst, std::span<const Shape> src) const = 0;
+  /// The box of the output's gradient on which the gradient of the input's block `diff_src`
+  /// depends.
+  virtual Box gradient_needs(const Box& diff_src, std::span<const Shape> src) const = 0;
+};
+
 /// The geometry of one layer. `src` spans hold one global shape per input of the layer.
 class LayerGeometry {
  public:
@@ -90,29 +108,8 @@ class LayerGeometry {
   /// parameters that belong to them. choose_cuts() decides whether it does.
   virtual bool splits_over_channels() const { return false; }
 
-  /// True when the gradients have the same bits on every grid of parts. One part computes each
-  /// element of the input's gradient whole, from the output's gradient around it, instead of adding
-  /// up contributions of several parts; the parameters' gradients are sums over the
-  /// gradient_cells() of the output, which are added exactly. Such a layer has one input, which no
-  /// other layer reads, and is cut in blocks of whole cells.
-  virtual bool has_whole_gradients() const { return false; }
-  /// The number of equal cells into which such a layer divides its output along each axis.
-  virtual Spatial gradient_cells(std::span<const Shape> src) const {
-    (void)src;
-    return {1, 1, 1};
-  }
-  /// The block of the input whose gradient is computed by the part that owns the block `dst` of the
-  /// output. These blocks must be disjoint and cover the input; throws Error otherwise.
-  virtual Box gradient_box(const Box& dst, std::span<const Shape> src) const {
-    (void)dst, (void)src;
-    return {};
-  }
-  /// The box of the output's gradient on which the gradient of the input's block `diff_src`
-  /// depends.
-  virtual Box gradient_needs(const Box& diff_src, std::span<const Shape> src) const {
-    (void)diff_src, (void)src;
-    return {};
-  }
+  /// Null unless the gradients have the same bits on every grid of parts.
+  virtual const WholeGradients* whole_gradients() const { return nullptr; }
 
   /// The parameters, in the order weight, bias, moving averages.
   virtual std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const {

@@ -92,7 +92,8 @@ void ModelGeometry::derive_shapes(const Shape& input, const std::vector<GraphNod
 void ModelGeometry::derive_owners(const std::vector<GraphNode>& nodes) {
   for (std::size_t t = tensors_.size(); t-- > 0;) {
     TensorGeometry& tensor = tensors_[t];
-    if (t > 0 && (cuts_[t - 1].cut.groups > 1 || nodes[t - 1].layer->has_whole_gradients())) {
+    if (t > 0 &&
+        (cuts_[t - 1].cut.groups > 1 || nodes[t - 1].layer->whole_gradients() != nullptr)) {
       tensor.owned = cut_partition(tensor.shape, grid_, cuts_[t - 1].cut);
       continue;
     }
@@ -152,7 +153,8 @@ void ModelGeometry::derive_needs(const std::vector<GraphNode>& nodes) {
 // output's gradient that they need and copy the gradients that they have computed to the owners.
 void ModelGeometry::derive_whole_gradients(const std::vector<GraphNode>& nodes) {
   for (std::size_t l = 0; l < nodes.size(); ++l) {
-    if (!nodes[l].layer->has_whole_gradients()) continue;
+    const WholeGradients* const whole = nodes[l].layer->whole_gradients();
+    if (whole == nullptr) continue;
     const std::vector<std::size_t>& inputs = nodes[l].inputs;
     require(inputs.size() == 1 && tensors_[inputs[0]].consumers.size() == 1,
             text("layer {}: gradients that do not depend on the parts need an input of its own",
@@ -164,9 +166,8 @@ void ModelGeometry::derive_whole_gradients(const std::vector<GraphNode>& nodes) 
     std::vector<Box> computed, gathered;
     for (LayerBoxes& boxes : layers_[l].boxes) {
       if (!boxes.dst_owned.empty()) {
-        boxes.diff_src = nodes[l].layer->gradient_box(boxes.dst_owned, layers_[l].src_shapes);
-        boxes.diff_dst_needed =
-            nodes[l].layer->gradient_needs(boxes.diff_src, layers_[l].src_shapes);
+        boxes.diff_src = whole->gradient_box(boxes.dst_owned, layers_[l].src_shapes);
+        boxes.diff_dst_needed = whole->gradient_needs(boxes.diff_src, layers_[l].src_shapes);
       }
       computed.push_back(boxes.diff_src);
       gathered.push_back(boxes.diff_dst_needed);

@@ -22,7 +22,9 @@ const GradientRules& check_rules(const GradientRules& rules, const Loss& loss, c
     const ModelLayer& entry = model.layers()[l];
     require(entry.layer->sums_exactly(), text("layer {} has no reproducible kernels", entry.name),
             "train this network without --reproducible");
-    const Spatial cells = entry.layer->gradient_cells(geometry.layers()[l].src_shapes);
+    const WholeGradients* const whole = entry.layer->whole_gradients();
+    const Spatial cells = whole != nullptr ? whole->gradient_cells(geometry.layers()[l].src_shapes)
+                                           : Spatial{1, 1, 1};
     const std::int64_t most = exact::kMostTerms / (cells[0] * cells[1] * cells[2]);
     if (batch > most)
       throw UsageError(

@@ -214,7 +214,7 @@ StepGraph step_graph(const Model& model, const ModelGeometry& geometry, const Ha
     const bool sends = std::any_of(entry.inputs.begin(), entry.inputs.end(), [&](std::size_t t) {
       return with_diff[t] && !geometry.tensors()[t].distribute.empty();
     });
-    passes.parameters_first = entry.layer->has_whole_gradients() ||
+    passes.parameters_first = entry.layer->whole_gradients() != nullptr ||
                               (!passes.reads_src && (!sends || use == MemoryUse::kRecomputed));
     const LayerPlacement& placement = geometry.layers()[l];
     const Shape& dst = geometry.tensors()[l + 1].shape;
@@ -237,7 +237,8 @@ StepGraph step_graph(const Model& model, const ModelGeometry& geometry, const Ha
       tensor.chunks_before_sends =
           chunks_before_sends(rounds[t], graph.layers[t - 1].chunks, narrow<std::int64_t>(part));
     graph.tensors.push_back(std::move(tensor));
-    if (t > 0) add_exchanges(graph, t, g, model.layers()[t - 1].layer->has_whole_gradients());
+    if (t > 0)
+      add_exchanges(graph, t, g, model.layers()[t - 1].layer->whole_gradients() != nullptr);
   }
   return graph;
 }

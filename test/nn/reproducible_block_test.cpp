@@ -91,8 +91,9 @@ void run_part(const Case& c, Network& network, const Box& owned, std::int64_t fi
   context.src_shapes = shapes;
   context.dst_shape = network.dst;
   context.boxes = boxes_of(*layer, shapes, {Box::whole(network.src)}, owned);
-  context.boxes.diff_src = layer->gradient_box(owned, shapes);
-  context.boxes.diff_dst_needed = layer->gradient_needs(context.boxes.diff_src, shapes);
+  context.boxes.diff_src = layer->whole_gradients()->gradient_box(owned, shapes);
+  context.boxes.diff_dst_needed =
+      layer->whole_gradients()->gradient_needs(context.boxes.diff_src, shapes);
   context.src_spans = {Box::whole(network.src)};
   context.dst_span = Box::whole(network.dst);
   const std::int64_t middle = (owned.lo[kD] + owned.hi[kD]) / 2;

@@ -36,7 +36,7 @@ inline namespace HALOMESH_ISA {
 /// an input with few channels, and with Winograd's filtering, only the pooled output is written.
 /// Dense backward kernels fill the buffer with the gradients of a few planes at a time; sparse
 /// ones, and the weight gradient for an input with few channels, need no buffer.
-class ConvolutionBlock final : public BlockLayer {
+class ConvolutionBlock final : public BlockLayer, private WholeGradients {
  public:
   /// Throws Error when there are no filters, or for a pooling window, slope or type outside the
   /// bounds above.
@@ -48,10 +48,9 @@ class ConvolutionBlock final : public BlockLayer {
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
   DataType dst_type(std::span<const DataType> src) const override;
   bool splits_over_channels() const override { return true; }
-  bool has_whole_gradients() const override { return is_reproducible(); }
-  Spatial gradient_cells(std::span<const Shape> src) const override;
-  Box gradient_box(const Box& dst, std::span<const Shape> src) const override;
-  Box gradient_needs(const Box& diff_src, std::span<const Shape> src) const override;
+  const WholeGradients* whole_gradients() const override {
+    return is_reproducible() ? this : nullptr;
+  }
   std::vector<ParameterGeometry> parameters(std::span<const Shape> src) const override;
 
   /// Throws Error for a context with parameter rows other than those of the produced channels, for
@@ -75,6 +74,9 @@ class ConvolutionBlock final : public BlockLayer {
                                          int threads) const override;
 
  private:
+  Spatial gradient_cells(std::span<const Shape> src) const override;
+  Box gradient_box(const Box& dst, std::span<const Shape> src) const override;
+  Box gradient_needs(const Box& diff_src, std::span<const Shape> src) const override;
   struct Prepared {
     ConvolutionPiece boxes;
     std::size_t kernel = 0;

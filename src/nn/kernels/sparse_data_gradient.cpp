@@ -23,10 +23,6 @@ constexpr Spatial kSourceTile{1, 4, 8};
 // The cost of storing a vector, in multiply-adds.
 constexpr double kStore = 2;
 
-Range range_of(std::int64_t all, std::int64_t parts, std::int64_t part) {
-  return {all * part / parts, all * (part + 1) / parts};
-}
-
 }  // namespace
 
 bool SparseDataGradient::supports(const Geometry& geometry) { return are_kernels_for(geometry); }
@@ -119,17 +115,16 @@ void SparseDataGradient::add_tile(Part& part, std::int64_t voxels, std::int64_t 
     }
 }
 
+// Computes plane `plane` of the pooled voxels, of which `tiling` has one.
 template <class Sums, class T>
-void SparseDataGradient::run_plane(const Sums& sums, const Spatial& extents, std::int64_t plane,
-                                   Range in, const Pooled<T>& diff, const Argmax& argmax,
-                                   float slope, Part& part, Poll& poll,
-                                   const Spatial& phase) const {
-  const Tiling tiling{{1, extents[1], extents[2]}, kSourceTile, phase};
+void SparseDataGradient::run_plane(const Sums& sums, const Tiling& tiling, std::int64_t plane,
+                                   Range in, const PooledDiff<T>& diff, Part& part,
+                                   Poll& poll) const {
   const std::int64_t tiles = tiling.count();
   for (std::int64_t t = 0; t < tiles; ++t) {
     Tile tile = tiling.at(t);
     tile.first[0] = plane;
-    find_winners(windows_.layout, tile, 0, out_blocks_, geometry_.dst_channels, diff, argmax, slope,
+    find_winners(windows_.layout, tile, {0, out_blocks_}, geometry_.dst_channels, diff,
                  part.winners.data(), nullptr);
     for (std::int64_t i = in.lo; i < in.hi; ++i) {
       sums.load(tile, i * kVector, part.tile.data());
@@ -174,6 +169,7 @@ void SparseDataGradient::run(const Target<S>& target, const Spatial& extents, Ra
   if (std::min({extents[1], extents[2], planes.extent()}) <= 0) return;
   const std::int64_t slabs = std::min(split_.slabs, std::max<std::int64_t>(1, planes.extent() / 2));
   const std::int64_t parts = slabs * split_.in_groups;
+  const Tiling tiling{{1, extents[1], extents[2]}, kSourceTile};
   windows_.pooled = extents;
 #pragma omp parallel num_threads(static_cast <int>(parts))
   for (const bool last : {false, true}) {
@@ -184,8 +180,9 @@ void SparseDataGradient::run(const Target<S>& target, const Spatial& extents, Ra
       const Range mine = range_of(planes.extent(), slabs, slab);
       const std::int64_t first = planes.lo + mine.lo, end = planes.lo + mine.hi;
       for (std::int64_t p = last ? end - 1 : first; p < (last ? end : end - 1); ++p)
-        run_plane(sums_of(target, {slab, slabs, p, extents[0], p == first, p + 1 == end}), extents,
-                  p, in, diff, argmax, slope, parts_[static_cast<std::size_t>(number)], poll);
+        run_plane(sums_of(target, {slab, slabs, p, extents[0], p == first, p + 1 == end}), tiling,
+                  p, in, PooledDiff<T>{diff, argmax, slope},
+                  parts_[static_cast<std::size_t>(number)], poll);
     }
   }
   // The next planes continue in slab 0.
@@ -204,6 +201,7 @@ void SparseDataGradient::run_in_order(const Target<float>& target, const Spatial
   const std::int64_t meets = geometry_.kernel[0] - 1, alone = geometry_.pool[0];
   const std::int64_t threads = std::ssize(parts_);
   const Spatial phase{0, first[1] % kSourceTile[1], first[2] % kSourceTile[2]};
+  const Tiling tiling{{1, extents[1], extents[2]}, kSourceTile, phase};
   windows_.pooled = extents;
 #pragma omp parallel num_threads(static_cast <int>(threads))
   for (const std::int64_t parity : {0, 1}) {
@@ -216,9 +214,10 @@ void SparseDataGradient::run_in_order(const Target<float>& target, const Spatial
       const std::int64_t p = begin + number / groups * 2;
       const Range unwritten{parity == 1 && p > 0 ? meets : 0,
                             parity == 1 && p + 1 < extents[0] ? alone : reach};
-      run_plane(SumsInPlace{windows_, target, unwritten}, extents, p,
-                range_of(in_blocks_, groups, number % groups), diff, argmax, slope,
-                parts_[static_cast<std::size_t>(omp_get_thread_num())], poll, phase);
+      run_plane(SumsInPlace{windows_, target, unwritten}, tiling, p,
+                range_of(in_blocks_, groups, number % groups),
+                PooledDiff<float>{diff, argmax, slope},
+                parts_[static_cast<std::size_t>(omp_get_thread_num())], poll);
     }
   }
 }

@@ -88,9 +88,8 @@ class SparseDataGradient {
   sparse::SumsInPlace sums_of(const Target<float>& target, const PlaneOfSlab& at);
   sparse::RoundedSums sums_of(const Target<Bfloat16>& target, const PlaneOfSlab& at);
   template <class Sums, class T>
-  void run_plane(const Sums& sums, const Spatial& extents, std::int64_t plane, Range in,
-                 const Pooled<T>& diff, const Argmax& argmax, float slope, Part& part, Poll& poll,
-                 const Spatial& phase = {}) const;
+  void run_plane(const Sums& sums, const sparse::Tiling& tiling, std::int64_t plane, Range in,
+                 const sparse::PooledDiff<T>& diff, Part& part, Poll& poll) const;
   void add_tile(Part& part, std::int64_t voxels, std::int64_t in_block) const;
 
   Geometry geometry_;

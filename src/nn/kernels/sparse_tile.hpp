@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "partition/window.hpp"
 #include "shape.hpp"
 #include "src/nn/data_type.hpp"
 #include "src/nn/kernels/argmax.hpp"
@@ -36,6 +37,11 @@ inline bool are_kernels_for(const PooledWeightGradient::Geometry& g) {
          (g.kernel == Spatial{2, 2, 2} || g.kernel == Spatial{3, 3, 3}) &&
          std::min({g.pool[0], g.pool[1], g.pool[2]}) > 0 &&
          volume(g.pool) <= PooledWeightGradient::kMaxPoolTaps;
+}
+
+/// The share of `all` that part number `part` of `parts` has.
+inline Range range_of(std::int64_t all, std::int64_t parts, std::int64_t part) {
+  return {all * part / parts, all * (part + 1) / parts};
 }
 
 /// A box of pooled voxels.
@@ -108,25 +114,30 @@ struct alignas(64) Winners {
   std::array<float, kLanes> diff;
 };
 
-/// Writes the winners of `blocks` blocks of kLanes channels from `block` on, one block after the
-/// other; adds the gradients to sums[channel] unless it is null.
+/// The gradient of pooled values behind an activation, and where each of them came from.
 template <class T>
-void find_winners(const TileLayout& layout, const Tile& tile, std::int64_t block,
-                  std::int64_t blocks, std::int64_t channels,
-                  const PooledWeightGradient::Pooled<T>& diff,
-                  const PooledWeightGradient::Argmax& argmax, float slope, Winners* winners,
-                  float* sums) {
+struct PooledDiff {
+  const PooledWeightGradient::Pooled<T>& values;
+  const PooledWeightGradient::Argmax& argmax;
+  float slope;
+};
+
+/// Writes the winners of the blocks `blocks` of kLanes channels, one block after the other; adds
+/// the gradients to sums[channel] unless it is null.
+template <class T>
+void find_winners(const TileLayout& layout, const Tile& tile, const Range& blocks,
+                  std::int64_t channels, const PooledDiff<T>& diff, Winners* winners, float* sums) {
   const std::int64_t voxels = volume(tile.extents);
   std::int64_t voxel = 0;
   for (std::int64_t d = 0; d < tile.extents[0]; ++d)
     for (std::int64_t h = 0; h < tile.extents[1]; ++h)
       for (std::int64_t w = 0; w < tile.extents[2]; ++w, ++voxel) {
         const auto [fd, fh, fw] = tile.first;
-        const T* const values = diff.at(fd + d, fh + h, fw + w);
-        const std::uint8_t* const largest = argmax.at(fd + d, fh + h, fw + w);
+        const T* const values = diff.values.at(fd + d, fh + h, fw + w);
+        const std::uint8_t* const largest = diff.argmax.at(fd + d, fh + h, fw + w);
         const std::int32_t window = layout.window(d, h, w);
-        for (std::int64_t b = 0; b < blocks; ++b) {
-          const std::int64_t c = (block + b) * kLanes, count = std::min(kLanes, channels - c);
+        for (std::int64_t b = 0; b < blocks.extent(); ++b) {
+          const std::int64_t c = (blocks.lo + b) * kLanes, count = std::min(kLanes, channels - c);
           Winners& to = winners[b * voxels + voxel];
           ByteLanes bytes;
           halomesh::load(largest + c, count, bytes);
@@ -142,7 +153,7 @@ void find_winners(const TileLayout& layout, const Tile& tile, std::int64_t block
             to.offset[i] = window + layout.tap_offset[taps[i]];
           const IntLanes sloped = (lanes_of(bytes) & std::int32_t{kSlopeBit}) != 0;
           const FloatLanes value = load_values(values + c, count);
-          const FloatLanes scaled = sloped ? value * slope : value;
+          const FloatLanes scaled = sloped ? value * diff.slope : value;
           halomesh::store(scaled, kLanes, to.diff.data());
           if (sums != nullptr) {
             const FloatLanes sum = load_values(sums + c, kLanes) + scaled;

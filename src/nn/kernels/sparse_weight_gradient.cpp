@@ -171,27 +171,21 @@ SparseWeightGradient::Share SparseWeightGradient::share_of(std::int64_t part) co
           {blocks.lo * kLanes, std::min(blocks.hi * kLanes, geometry_.dst_channels)}};
 }
 
-// Adds at most tiles_at_once_ tiles of the tiling of a box that begins at `origin`.
+// Adds at most tiles_at_once_ tiles of a box.
 template <class S, class T>
-void SparseWeightGradient::add_tiles(const Source<S>& src, const Tiling& tiling,
-                                     const Spatial& origin, const Range& tiles,
-                                     const Pooled<T>& diff, const Argmax& argmax, float slope,
-                                     const Share& share, Part& part, Poll& poll) {
+void SparseWeightGradient::add_tiles(const Source<S>& src, const TiledBox& box, const Range& tiles,
+                                     const PooledDiff<T>& diff, const Share& share, Part& part,
+                                     Poll& poll) {
   const auto [slab, has_bias, in, blocks, out] = share;
   float* const sums = sums_[static_cast<std::size_t>(slab)].data();
   const std::int64_t tile_winners = (blocks.hi - blocks.lo) * volume(kTile);
-  const auto tile_at = [&tiling, &origin](std::int64_t t) {
-    Tile tile = tiling.at(t);
-    for (std::size_t a = 0; a < 3; ++a) tile.first[a] += origin[a];
-    return tile;
-  };
   for (std::int64_t t = tiles.lo; t < tiles.hi; ++t)
-    find_winners(layout_, tile_at(t), blocks.lo, blocks.hi - blocks.lo, geometry_.dst_channels,
-                 diff, argmax, slope, part.winners.data() + (t - tiles.lo) * tile_winners,
+    find_winners(layout_, box.at(t), blocks, geometry_.dst_channels, diff,
+                 part.winners.data() + (t - tiles.lo) * tile_winners,
                  has_bias ? part.bias.data() : nullptr);
   for (std::int64_t i = in.lo; i < in.hi; ++i)
     for (std::int64_t t = tiles.lo; t < tiles.hi; ++t) {
-      const Tile tile = tile_at(t);
+      const Tile tile = box.at(t);
       copy_tile(src, tile, i, part.tile.data());
       sum_tile(part.winners.data() + (t - tiles.lo) * tile_winners, volume(tile.extents), out,
                part.tile.data(), sums + place_of(i, 0));
@@ -201,8 +195,8 @@ void SparseWeightGradient::add_tiles(const Source<S>& src, const Tiling& tiling,
 
 template <class S, class T>
 void SparseWeightGradient::add_part(const Source<S>& src, const Tiling& tiling,
-                                    const Pooled<T>& diff, const Argmax& argmax, float slope,
-                                    bool first, std::int64_t number, Poll& poll) {
+                                    const PooledDiff<T>& diff, bool first, std::int64_t number,
+                                    Poll& poll) {
   Part& part = parts_[static_cast<std::size_t>(number)];
   const Share share = share_of(number);
   const Range& out = share.out;
@@ -214,8 +208,8 @@ void SparseWeightGradient::add_part(const Source<S>& src, const Tiling& tiling,
   }
   const Range tiles = range_of(tiling.count(), split_.slabs, share.slab);
   for (std::int64_t lo = tiles.lo; lo < tiles.hi; lo += tiles_at_once_) {
-    add_tiles(src, tiling, {}, {lo, std::min(lo + tiles_at_once_, tiles.hi)}, diff, argmax, slope,
-              share, part, poll);
+    add_tiles(src, TiledBox{tiling}, {lo, std::min(lo + tiles_at_once_, tiles.hi)}, diff, share,
+              part, poll);
     for (std::int64_t c = out.lo; share.has_bias && c < out.hi; ++c) {
       part.bias_sum.data()[c] += static_cast<double>(part.bias.data()[c]);
       part.bias.data()[c] = 0;
@@ -240,8 +234,8 @@ void SparseWeightGradient::add_cells(const Source<S>& src, const Spatial& extent
     for (std::int64_t c = mine.lo; c < mine.hi; ++c) {
       const Spatial origin = cells.at(c).first;
       for (std::int64_t lo = 0; lo < tile_count; lo += tiles_at_once_)
-        add_tiles(src, tiles, origin, {lo, std::min(lo + tiles_at_once_, tile_count)}, diff, argmax,
-                  slope, share, part, poll);
+        add_tiles(src, TiledBox{tiles, origin}, {lo, std::min(lo + tiles_at_once_, tile_count)},
+                  PooledDiff<T>{diff, argmax, slope}, share, part, poll);
       for (std::int64_t i = share.in.lo; i < share.in.hi; ++i) {
         const std::int64_t lo = place_of(i, out.lo), hi = place_of(i, out.hi);
         add_and_clear_terms(sums + lo, hi - lo, cell_sums.from(lo));
@@ -285,7 +279,7 @@ void SparseWeightGradient::add(const Source<S>& src, const Spatial& extents, con
   const std::int64_t parts = split_.parts();
 #pragma omp parallel for schedule(static, 1) num_threads(static_cast <int>(parts))
   for (std::int64_t part = 0; part < parts; ++part)
-    add_part(src, tiling, diff, argmax, slope, first, part, poll);
+    add_part(src, tiling, PooledDiff<T>{diff, argmax, slope}, first, part, poll);
 }
 
 void SparseWeightGradient::store(float* diff_weight, float* diff_bias) const {

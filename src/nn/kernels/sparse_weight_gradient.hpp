@@ -70,31 +70,34 @@ class SparseWeightGradient {
     ExactSums bias_cells;
     AlignedBuffer<sparse::Winners> winners;
   };
-  struct Range {
-    std::int64_t lo, hi;
-  };
-  static Range range_of(std::int64_t all, std::int64_t parts, std::int64_t part) {
-    return {all * part / parts, all * (part + 1) / parts};
-  }
   // The work of a part: vectors of input channels and blocks of output channels of a slab.
   struct Share {
     std::int64_t slab;
     bool has_bias;  // whether it sums the bias of these output channels
     Range in, blocks, out;
   };
+  // The tiles of a box that begins at `origin`.
+  struct TiledBox {
+    const sparse::Tiling& tiling;
+    Spatial origin{};
+    sparse::Tile at(std::int64_t number) const {
+      sparse::Tile tile = tiling.at(number);
+      for (std::size_t a = 0; a < 3; ++a) tile.first[a] += origin[a];
+      return tile;
+    }
+  };
   void allocate(std::int64_t tiles);
   Share share_of(std::int64_t part) const;
   template <class S, class T>
-  void add_tiles(const Source<S>& src, const sparse::Tiling& tiling, const Spatial& origin,
-                 const Range& tiles, const Pooled<T>& diff, const Argmax& argmax, float slope,
-                 const Share& share, Part& part, Poll& poll);
+  void add_tiles(const Source<S>& src, const TiledBox& box, const Range& tiles,
+                 const sparse::PooledDiff<T>& diff, const Share& share, Part& part, Poll& poll);
   std::int64_t taps() const { return sparse::volume(geometry_.kernel); }
   std::int64_t place_of(std::int64_t in_block, std::int64_t channel) const {
     return (in_block * geometry_.dst_channels + channel) * taps() * sparse::kVector;
   }
   template <class S, class T>
-  void add_part(const Source<S>& src, const sparse::Tiling& tiling, const Pooled<T>& diff,
-                const Argmax& argmax, float slope, bool first, std::int64_t number, Poll& poll);
+  void add_part(const Source<S>& src, const sparse::Tiling& tiling,
+                const sparse::PooledDiff<T>& diff, bool first, std::int64_t number, Poll& poll);
   template <class S>
   void copy_tile(const Source<S>& src, const sparse::Tile& tile, std::int64_t in_block,
                  float* to) const;
