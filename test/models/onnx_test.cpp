@@ -191,12 +191,12 @@ TEST_CASE("a transposed convolution may write planes that no input reaches") {
 TEST_CASE("only a softmax over channels is left to the loss") {
   const auto ending = [](std::int64_t axis, std::int64_t opset) {
     return model(kInput + convolution("conv", "x", "a", 2, 2) +
-                     node("Softmax", {"a"}, {"y"}, integer("axis", axis)) + output("y"),
+                     node("Softmax", {"a"}, {"y"}, integer("axis", axis)) + graph_output("y"),
                  opset);
   };
-  CHECK(import_onnx(FileOf(ending(1, 13)).name()).notes.size() == 1);
-  CHECK_THROWS_AS(import_onnx(FileOf(ending(2, 13)).name()), Error);
-  CHECK_THROWS_AS(import_onnx(FileOf(ending(1, 11)).name()), Error);
+  CHECK(import_bytes(ending(1, 13)).notes.size() == 1);
+  CHECK_THROWS_AS(import_bytes(ending(2, 13)), Error);
+  CHECK_THROWS_AS(import_bytes(ending(1, 11)), Error);
 }
 
 TEST_CASE("integers are computed beforehand, up to the end of a slice and backwards") {
