@@ -40,7 +40,7 @@ struct Symmetry {
 /// The symmetries that preserve this shape, in a fixed order, the identity first: 48 for a cube, 16
 /// where two extents are equal, 8 (the flips) where none are.
 std::vector<Symmetry> symmetries_of(const Shape& shape);
-/// Those that permute only axes of equal spacing, to a hundredth; with `flips_only` none.
+/// The symmetries that permute only axes of equal spacing, to a hundredth; with `flips_only` none.
 std::vector<Symmetry> symmetries_of(const Shape& shape, const std::array<double, 3>& spacing,
                                     bool flips_only);
 

@@ -16,7 +16,7 @@ namespace halomesh {
 /// A table of numbers, a row for each sample.
 struct TargetTable {
   std::vector<std::string> samples{};  ///< the names of the rows' samples; empty: in their order
-  std::vector<std::string> titles{};   ///< of the numbers of a row; empty: unknown
+  std::vector<std::string> titles{};   ///< one for each number of a row; empty: unknown
   std::vector<float> numbers{};        ///< row by row
 };
 

@@ -155,7 +155,7 @@ class Hdf5File {
   Id file_ = -1;
   bool writable_ = false;
   std::map<std::string, Id> datasets_;
-  std::optional<NpyArray> array_;  // of a .npy file: file_ has only its type and extents
+  std::optional<NpyArray> array_;  // the array of a .npy file: file_ has only its type and extents
 };
 
 }  // namespace halomesh

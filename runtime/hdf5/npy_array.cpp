@@ -42,7 +42,7 @@ std::string header_of(const std::filesystem::path& path, std::int64_t& begin) {
   return head.substr(first, length);
 }
 
-/// What stands behind a key of the header, up to one of `ends`; empty if there is no such key.
+/// The text behind a key of the header, up to one of `ends`; empty if there is no such key.
 std::string_view value_of(std::string_view header, std::string_view key, std::string_view ends) {
   const std::size_t at = header.find(key);
   if (at == std::string_view::npos) return {};

@@ -90,7 +90,7 @@ class Loss {
   virtual bool sums_exactly() const { return false; }
 };
 
-/// What outputs from channel `first` on stand for; the outputs themselves without scales.
+/// Writes what outputs from channel `first` on stand for; the outputs themselves without scales.
 void to_targets(std::span<const ChannelScale> scales, std::int64_t first,
                 std::span<const float> outputs, std::span<float> targets);
 

@@ -22,7 +22,7 @@ void add_evaluation_options(Options& options, bool needs_checkpoint = true);
 /// The shape of the samples: that of --input, or the network's. Throws UsageError if its channels
 /// are not the network's.
 Shape sample_shape(const Options& options, const NetworkSpec& network);
-/// The same, with extents 0 if samples may have any.
+/// These extents, or 0 if samples may have any.
 Shape shape_of_samples(const Options& options, const NetworkSpec& network);
 /// The data of --data, divided into splits as in the training of --checkpoint. Collective.
 DataSource evaluated_source(const Comm& world, const Options& options);

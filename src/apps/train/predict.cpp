@@ -31,7 +31,7 @@ namespace {
 struct Predictions {
   std::size_t width = 0;
   bool has_truth = true;
-  std::vector<std::string> names{};  // of the samples
+  std::vector<std::string> names{};  // one for each sample
   std::vector<std::int64_t> samples;
   std::vector<float> predicted, expected;
 

@@ -39,7 +39,7 @@ class MeanSquaredError : public Loss {
  private:
   std::int64_t targets_;
   std::vector<ChannelScale> scales_;
-  std::vector<float> predicted_;  // of one sample
+  std::vector<float> predicted_;  // targets of one sample
 };
 
 }  // namespace halomesh
