@@ -52,7 +52,7 @@ constexpr std::array kLabelWords{"segmentation", "seg", "labels", "label", "mask
 
 /// True if a file of this stem holds labels: seg, case_seg and the like.
 bool names_labels(const std::string& stem) {
-  return std::any_of(kLabelWords.begin(), kLabelWords.end(), [&](const std::string word) {
+  return std::any_of(kLabelWords.begin(), kLabelWords.end(), [&](const std::string& word) {
     return stem == word || stem.ends_with("_" + word);
   });
 }

@@ -114,7 +114,7 @@ namespace {
 
 /// The table that `source` names.
 fs::path table_path(const DataSource& source, const std::string& split) {
-  const fs::path given = source.targets;
+  fs::path given = source.targets;
   std::error_code ignored;
   for (const fs::path& path : {source.directory / split / given, source.directory / given})
     if (fs::exists(path, ignored)) return path;

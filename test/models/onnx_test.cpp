@@ -194,9 +194,9 @@ TEST_CASE("only a softmax over channels is left to the loss") {
                      node("Softmax", {"a"}, {"y"}, integer("axis", axis)) + graph_output("y"),
                  opset);
   };
-  CHECK(import_bytes(ending(1, 13)).notes.size() == 1);
-  CHECK_THROWS_AS(import_bytes(ending(2, 13)), Error);
-  CHECK_THROWS_AS(import_bytes(ending(1, 11)), Error);
+  CHECK(import_bytes(ending(1, 13), {.ends_in_scores = true}).notes.size() == 1);
+  CHECK_THROWS_AS(import_bytes(ending(2, 13), {.ends_in_scores = true}), Error);
+  CHECK_THROWS_AS(import_bytes(ending(1, 11), {.ends_in_scores = true}), Error);
 }
 
 TEST_CASE("integers are computed beforehand, up to the end of a slice and backwards") {

@@ -2,6 +2,7 @@
 // Names of datasets and tables: see source_options.hpp.
 #include "src/apps/options/source_options.hpp"
 
+#include "error.hpp"
 #include "runtime/data/open_dataset.hpp"
 #include "src/apps/options/model_options.hpp"
 
@@ -44,8 +45,12 @@ DataSource source_of(const Options& options, const std::string& directory) {
 Options with_values_of_data(const Comm& world, Options options) {
   const Network& network = *network_spec(options).network;
   if (network.option(kValuesOption) == nullptr || options.is_given(kValuesOption)) return options;
-  const DataType type = type_of_samples(world, source_of(options), "train");
-  options.replace(kValuesOption, type == DataType::kInt16 ? "counts" : "fields");
+  try {
+    const DataType type = type_of_samples(world, source_of(options), "train");
+    options.replace(kValuesOption, type == DataType::kInt16 ? "counts" : "fields");
+  } catch (const Error&) {
+    return options;  // opening the data says so again, after the options have been checked
+  }
   return options;
 }
 

@@ -21,7 +21,7 @@ void add_share_option(Options& options);
 DataSource source_of(const Options& options, const std::string& directory = "data");
 
 /// Sets the option of networks that read counts or other numbers, unless it is given, as the
-/// samples of train/ are. Collective.
+/// samples of train/ are; leaves it where they cannot be read. Collective.
 Options with_values_of_data(const Comm& world, Options options);
 
 }  // namespace halomesh

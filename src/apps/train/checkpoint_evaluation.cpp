@@ -129,7 +129,7 @@ void check_windows(const Dataset& data, const Shape& window) {
 /// The split of samples to predict: that of --split; without it the default, or none where the data
 /// have no splits, as a directory of samples or a single file.
 std::string split_of(const Comm& world, const Options& options, const DataSource& source) {
-  const auto split = options.get<std::string>("split");
+  auto split = options.get<std::string>("split");
   if (options.is_given("split")) return split;
   return on_first_rank(world, [&] {
     const std::filesystem::path& data = source.directory;

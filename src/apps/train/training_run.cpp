@@ -112,7 +112,7 @@ void scale_data(NetworkOnMesh& network, const Options& options,
       [&] { return target_scales(target_ranges(world, training, training.size()), outputs); });
   if (!scales.empty())
     network.loss->scale_targets(std::move(scales));
-  else if (!from)
+  else if (!from && options.get<std::string>("stage-dir").empty())  // staging reads samples once
     require_targets_in_range(
         world, training, outputs,
         network.spec.network->option(kScaleTargetsOption) != nullptr

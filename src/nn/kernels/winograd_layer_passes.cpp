@@ -25,11 +25,16 @@ std::int64_t voxels_in(const Box& box) {
   return box.volume() / std::max<std::int64_t>(1, box.extent(kC));
 }
 
-// The geometry with its small window or, where that costs less, the large one.
+// The geometry with its small window or, in a box of at least four large ones along each axis, the
+// large one where that costs less. Sums over the small window's points leave exact zeros where a
+// tap of a small box meets no voxel but zeros; those of the large window round them.
 template <class Cost>
-Geometry with_best_window(const Geometry& small, const Cost& cost) {
+Geometry with_best_window(const Geometry& small, const Box& box, const Cost& cost) {
   Geometry large = small;
   large.pool = winograd::large_window_of(small.kernel);
+  const Spatial extents = box.shape().spatial();
+  for (std::size_t a = 0; a < 3; ++a)
+    if (large.pool[a] > 1 && extents[a] < 4 * large.pool[a]) return small;
   return cost(large) < cost(small) ? large : small;
 }
 
@@ -60,13 +65,13 @@ class LayerPasses final : public WinogradPasses {
     prepare_forward(forward, context, threads);
     if (!context.training) return;
     const Geometry adjoint = with_best_window(
-        {forward.dst_channels, forward.src_channels, options.kernel, forward.pool},
+        {forward.dst_channels, forward.src_channels, options.kernel, forward.pool}, needed,
         [&](const Geometry& g) { return WinogradConvolution::cost(g, windows_in(needed, g)); });
     if (context.src_diff_wanted[0] &&
         prefers(adjoint, windows_in(needed, adjoint), voxels_in(needed)))
       data_.emplace(adjoint, windows_in(needed, adjoint), threads, context.scratch,
                     WinogradConvolution::Weights::kInScratch);
-    const Geometry weights = with_best_window(forward, [&](const Geometry& g) {
+    const Geometry weights = with_best_window(forward, produced, [&](const Geometry& g) {
       return WinogradWeightGradient::cost(g, windows_in(produced, g));
     });
     if (WinogradWeightGradient::supports(weights) &&
@@ -117,8 +122,9 @@ class LayerPasses final : public WinogradPasses {
       for (const Box& chunk : context.dst_chunks) all += windows_in(chunk, g);
       return all / chunks;
     };
-    const Geometry forward = with_best_window(
-        small, [&](const Geometry& g) { return WinogradConvolution::cost(g, windows(g)); });
+    const Geometry forward = with_best_window(small, boxes_.dst_produced, [&](const Geometry& g) {
+      return WinogradConvolution::cost(g, windows(g));
+    });
     if (!prefers(forward, windows(forward), voxels_in(boxes_.dst_produced) / chunks)) return;
     std::int64_t most = 1;
     for (const Box& chunk : context.dst_chunks) most = std::max(most, windows_in(chunk, forward));
