@@ -264,6 +264,7 @@ int convert(const Comm& world, const Options& options) {
     on_first_rank(world, [&] {  // leftovers of a killed run
       for (const std::string& split : request.splits)
         remove_partial_files(request.archive.directory, split + "-");
+      remove_partial_files(request.archive.directory, kSourceDescription);
       return std::string();
     });
   }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "counted.hpp"
 #include "models/onnx/imported.hpp"
 #include "printable.hpp"
 #include "runtime/mpi/process_mesh.hpp"
@@ -168,7 +169,8 @@ int predict_array(const Comm& world, const Options& options) {
     if (i > 0) file.replace_extension(fmt::format(".{}.npy", i));
     predict_output(world, options, texts, data, file);
     if (world.rank() == 0)
-      std::cout << data.samples() << " outputs " << printable(outputs[i]) << " in "
+      std::cout << counted(data.samples(), "sample") << " of the output "
+                << printable(outputs[i].empty() ? "" : outputs[i] + ' ') << "in "
                 << printable(file.string()) << std::endl;
   }
   return kExitDone;
