@@ -358,8 +358,9 @@ TEST_CASE("--initial random draws what PyTorch's layers begin with") {
   check_uniform(0, 1, 2 * 27);
   check_uniform(3, 0, 8 * 8 * 7 * 9);
   check_uniform(3, 1, 8 * 8 * 7 * 9);
-  for (const float value : parameters.views(2).at(0).values) CHECK(value == 1);
-  for (const float value : parameters.views(2).at(1).values) CHECK(value == 0);
+  const std::vector<ParameterView> norm = parameters.views(2);
+  for (const float value : norm.at(0).values) CHECK(value == 1);
+  for (const float value : norm.at(1).values) CHECK(value == 0);
 }
 
 }  // namespace
