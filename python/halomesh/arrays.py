@@ -124,7 +124,7 @@ class Run(records.RunFiles):
         if not metrics.exists():
             return
         with records.open_regular(metrics) as file:
-            for line in file:
+            for line, _ in records.lines_of(file):
                 entry = records.parsed(line) if line.endswith(b"\n") else None
                 if isinstance(entry, dict) and entry.get("event") in events:
                     yield entry

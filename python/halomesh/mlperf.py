@@ -138,7 +138,7 @@ def read_run(path, target=0.0, measured=None):
     run = Run(str(path))
     reader = _Reader(run)
     with records.open_regular(path) as file:
-        for number, line in enumerate(file, 1):
+        for number, (line, _) in enumerate(records.lines_of(file), 1):
             _, token, rest = line.partition(TOKEN.encode())
             if token:
                 reader.place = f"{path}: line {number}"

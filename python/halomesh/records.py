@@ -15,6 +15,7 @@ from halomesh.errors import Error, reason_of
 
 GIVE_RUN = "give the directory that train wrote with --out"
 RUN_BYTES = 1 << 28  # run.json has a line of binding per rank
+LINE_BYTES = 1 << 22  # a longer line is damaged
 SCORES = {"mae": "MAE", "dice": "Dice", "iou": "IoU"}  # names in files, and those for people
 
 
@@ -144,12 +145,26 @@ def read_text(path, most=1 << 28):
     """The text of a file of at most `most` bytes, which need not be UTF-8."""
     with open_regular(path) as file:
         try:
-            data = file.read(most + 1)
+            # read() makes room for as many bytes as it is asked for.
+            data = file.read(min(os.fstat(file.fileno()).st_size, most) + 1)
         except OSError as error:
             raise Error(f"cannot read {path}: {reason_of(error)}") from None
     if len(data) > most:
         raise Error(f"{path} is larger than {most >> 20} MiB", "give a file that halomesh wrote")
     return data.decode("utf-8", "replace")
+
+
+def lines_of(file):
+    """Each line of a file of bytes, and how many bytes it has; one at a time. A line longer than
+    LINE_BYTES is not held: its end of line stands for it, or nothing where it has none yet."""
+    while line := file.readline(LINE_BYTES):
+        length = len(line)
+        if length == LINE_BYTES and not line.endswith(b"\n"):
+            while line and not line.endswith(b"\n"):
+                line = file.readline(1 << 20)
+                length += len(line)
+            line = line[-1:]
+        yield line, length
 
 
 def parsed(line):
@@ -241,11 +256,11 @@ class RunFiles:
                 self._reset()
                 self.forget()
                 file.seek(0)
-            for line in file:
+            for line, length in lines_of(file):
                 self._cut = not line.endswith(b"\n")  # a run that is writing may have a partial line
                 if self._cut:
                     break
-                self._position += len(line)
+                self._position += length
                 self._last_line = line
                 self._lines += 1
                 entry = parsed(line)

@@ -53,69 +53,84 @@ std::optional<EvaluationRecord> evaluation_of(const nlohmann::json& json) {
                           json.contains("empty")};
 }
 
-/// The part of a file, or of its end, that belongs to the first `last_step` steps.
-struct Curve {  // NOLINT(bugprone-exception-escape): a moved json throws only if it is corrupt
-  std::string text;
-  nlohmann::json evaluation;  ///< the first one after the last step; null if there is none
-  std::int64_t damaged = 0;   ///< damaged lines
-  std::int64_t missing = 0;   ///< missing steps
-};
+/// Keeps the lines of a file, or of its end, that belong to the first `last_step` steps.
+class CurveFilter : public LineFilter {
+ public:
+  explicit CurveFilter(std::int64_t last_step) : last_step_(last_step) {}
 
-/// `seen`: every step up to this one is present, missing, or known to be missing; -1: nothing is
-/// known before the first step of `text`.
-Curve curve_in(std::string_view text, std::int64_t last_step, std::int64_t seen) {
-  Curve curve;
-  std::map<std::string, std::int64_t> summed;  // the last step of the last line, by event
-  while (last_step > 0 && !text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n') + 1);
-    text.remove_prefix(line.size());
-    const auto json = parse_line(line);
-    const bool resumed = json && (*json)["event"] == "resumed";
-    const bool counts = resumed || (json && (*json)["event"] == "step");
-    const bool sums = json && sums_steps(*json);
-    const std::int64_t step = counts || sums ? (*json)["step"].get<std::int64_t>() : 0;
-    if (step > last_step) break;
-    if (counts && seen < 0) seen = step - (resumed ? 0 : 1);
-    if (!json || (counts && step < seen + (resumed ? 0 : 1)) ||
-        (sums && step <= summed[(*json)["event"]])) {
-      ++curve.damaged;
-      continue;
-    }
-    if (counts) {
-      curve.missing += step - seen - (resumed ? 0 : 1);
-      // Steps that an earlier job has reported missing are not reported again.
-      if (resumed)
-        curve.missing =
-            std::max<std::int64_t>(curve.missing - count_in(*json, "records_missing"), 0);
-      seen = step;
-    } else if (sums) {
-      summed[(*json)["event"]] = step;
-    } else if (seen == last_step && curve.evaluation.is_null() && (*json)["event"] == "eval") {
-      curve.evaluation = *json;
-    }
-    curve.text += line;
+  nlohmann::json evaluation;  ///< the first one after the last step; null if there is none
+  std::int64_t damaged = 0, first_damaged = 0;  ///< lines; the number of the first from 1
+  std::int64_t missing = 0;                     ///< missing steps
+
+  void begin(bool are_all) override {
+    are_all_ = are_all;
+    seen_ = are_all ? 0 : -1;
+    damaged = missing = lines_ = 0;
+    over_ = last_step_ == 0;
+    evaluation = nullptr;
+    summed_.clear();
   }
-  curve.missing += last_step - seen;
-  return curve;
-}
+  Line take(std::string_view line) override {
+    ++lines_;
+    if (over_) return Line::kRemoved;
+    const auto json = parse_line(line);
+    const Line verdict = json ? take_json(*json) : Line::kDamaged;
+    over_ = verdict == Line::kRemoved;
+    if (verdict == Line::kDamaged && ++damaged == 1) first_damaged = lines_;
+    return verdict;
+  }
+  End end() override {
+    missing += last_step_ - seen_;
+    return !are_all_ && damaged + missing > 0 ? End::kNeedsMore : End::kDone;
+  }
+
+ private:
+  Line take_json(const nlohmann::json& json) {
+    const bool resumed = json["event"] == "resumed", sums = sums_steps(json);
+    const bool counts = resumed || json["event"] == "step";
+    const std::int64_t step = counts || sums ? json["step"].get<std::int64_t>() : 0;
+    if (step > last_step_) return Line::kRemoved;
+    const std::int64_t own = resumed ? 0 : 1;
+    if (counts && seen_ < 0) seen_ = step - own;
+    if ((counts && step < seen_ + own) || (sums && step <= summed_[json["event"]]))
+      return Line::kDamaged;
+    if (counts) {
+      missing += step - seen_ - own;
+      // Steps that an earlier job has reported missing are not reported again.
+      if (resumed) missing = std::max<std::int64_t>(missing - count_in(json, "records_missing"), 0);
+      seen_ = step;
+    } else if (sums) {
+      summed_[json["event"]] = step;
+    } else if (seen_ == last_step_ && evaluation.is_null() && json["event"] == "eval") {
+      evaluation = json;
+    }
+    return Line::kKept;
+  }
+
+  std::int64_t last_step_;
+  bool are_all_ = false;
+  bool over_ = false;  // this line and all after it belong to later steps
+  std::int64_t lines_ = 0;
+  // Every step up to this one is present, missing, or known to be missing; -1: nothing is known
+  // before the first step.
+  std::int64_t seen_ = 0;
+  std::map<std::string, std::int64_t> summed_;  // the last step of the last line, by event
+};
 
 }  // namespace
 
 MetricsLog::MetricsLog(std::filesystem::path path, std::int64_t last_step) {
-  Curve curve;
-  file_ = LineFile(std::move(path),
-                   [&](std::string_view text, bool is_all) -> std::optional<LineFile::Kept> {
-                     curve = curve_in(text, last_step, is_all ? 0 : -1);
-                     if (!is_all && curve.damaged + curve.missing > 0) return {};
-                     return LineFile::Kept{curve.text, curve.damaged > 0};
-                   });
+  CurveFilter curve(last_step);
+  file_ = LineFile(std::move(path), curve);
   evaluation_before_ = evaluation_of(curve.evaluation);
   const auto note = [&](const std::string& more) {
     warning_ += (warning_.empty() ? file_.path().string() + ": " : "; ") + more;
   };
   if (curve.damaged > 0)
-    note(fmt::format("damaged lines removed: {} (the original file is kept as {})", curve.damaged,
-                     file_.damaged_path().filename().string()));
+    note(
+        fmt::format("damaged lines removed: {} (the first is line {}; the original file is kept "
+                    "as {})",
+                    curve.damaged, curve.first_damaged, file_.damaged_path().filename().string()));
   if (curve.missing == 0) return;
   note(fmt::format("steps missing before the checkpoint: {} of {}", curve.missing, last_step));
   append({{"event", "resumed"}, {"step", last_step}, {"records_missing", curve.missing}});

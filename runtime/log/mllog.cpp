@@ -214,61 +214,78 @@ void MlperfLog::optimizer(const std::string& name, const ScheduleOptions& schedu
   if (dropout) add({kPoint, "dropout", *dropout, __LINE__});
 }
 
-LineFile::Kept MlperfLog::kept_of(std::string_view text, const MlperfPoint& point,
-                                  const std::filesystem::path& path) {
-  LineFile::Kept kept;
-  if (point.step == 0) return kept;
-  MlperfVersion version = MlperfVersion::kV07;
-  std::int64_t damaged = 0;
-  std::set<std::int64_t> epochs;  // begun
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n') + 1);
-    text.remove_prefix(line.size());
+/// Keeps the lines of a file that a run at a point has passed, and tells its log what they say.
+class MlperfLog::RunFilter : public LineFilter {
+ public:
+  RunFilter(MlperfLog& log, const MlperfPoint& point, std::filesystem::path path)
+      : log_(log), point_(point), path_(std::move(path)) {}
+
+  // The first lines of the file name the rules, and the start of the run.
+  void begin(bool are_all) override { are_all_ = are_all; }
+  Line take(std::string_view line) override {
+    if (!are_all_ || point_.step == 0) return Line::kRemoved;
+    ++lines_;
     const auto json = parse_line(line);
-    if (!json) {
-      ++damaged;
-      continue;
-    }
+    if (!json && ++damaged_ == 1) first_damaged_ = lines_;
+    if (!json) return Line::kDamaged;
     const std::string key = (*json)["key"];
-    if (key == "number_of_ranks") version = MlperfVersion::kV10;
-    goes_on_ = goes_on_ || key == "run_start";
-    if (!is_past(*json, point, first_epoch())) continue;
-    kept.text += line;
+    if (key == "number_of_ranks") version_ = MlperfVersion::kV10;
+    log_.goes_on_ = log_.goes_on_ || key == "run_start";
+    if (!is_past(*json, point_, log_.first_epoch())) return Line::kRemoved;
     if (const auto time = json->find("time_ms"); time != json->end() && time->is_number_integer())
-      clock_.not_before(time->get<std::int64_t>());
-    if (key == "epoch_start") epochs.insert(open_epoch_.emplace(epoch_number(*json).value_or(-1)));
-    if (key == "epoch_stop") open_epoch_.reset();
-    stopped_ = stopped_ || key == "run_stop";
+      log_.clock_.not_before(time->get<std::int64_t>());
+    if (key == "epoch_start")
+      epochs_.insert(log_.open_epoch_.emplace(epoch_number(*json).value_or(-1)));
+    if (key == "epoch_stop") log_.open_epoch_.reset();
+    log_.stopped_ = log_.stopped_ || key == "run_stop";
+    any_kept_ = true;
+    return Line::kKept;
   }
-  if (goes_on_ && version != version_)
-    throw UsageError(fmt::format("{} was started with --mllog {}", path.c_str(),
-                                 version == MlperfVersion::kV07 ? "v0.7" : "v1.0"),
-                     "give the same --mllog to resume, or another --out");
-  kept.damaged = damaged > 0 || (!goes_on_ && !kept.text.empty());
-  const auto note = [&](const std::string& more) {
-    warning_ += (warning_.empty() ? path.string() + ": " : "; ") + more;
-  };
-  if (damaged > 0) note(fmt::format("damaged lines removed: {}", damaged));
-  const std::int64_t begun = point.epoch + (point.inside_epoch ? 1 : 0);
-  if (!goes_on_)
-    note("the start of the run is missing: the time in the log starts with this job");
-  else if (std::ssize(epochs) < begun)
-    note(fmt::format("epochs missing before the checkpoint: {} of {}", begun - std::ssize(epochs),
-                     begun));
-  if (kept.damaged)
-    note(fmt::format("the original file is kept as {}.damaged", path.filename().string()));
-  if (goes_on_) return kept;
-  open_epoch_.reset();
-  stopped_ = false;
-  return {"", kept.damaged};
-}
+  End end() override {
+    if (!are_all_) return End::kNeedsMore;
+    if (point_.step == 0) return End::kDone;
+    if (log_.goes_on_ && version_ != log_.version_)
+      throw UsageError(fmt::format("{} was started with --mllog {}", path_.c_str(),
+                                   version_ == MlperfVersion::kV07 ? "v0.7" : "v1.0"),
+                       "give the same --mllog to resume, or another --out");
+    warn();
+    if (log_.goes_on_) return End::kDone;
+    log_.open_epoch_.reset();
+    log_.stopped_ = false;
+    return End::kNoneKept;
+  }
+
+ private:
+  void warn() {
+    const auto note = [&](const std::string& more) {
+      log_.warning_ += (log_.warning_.empty() ? path_.string() + ": " : "; ") + more;
+    };
+    if (damaged_ > 0)
+      note(fmt::format("damaged lines removed: {} (the first is line {})", damaged_,
+                       first_damaged_));
+    const std::int64_t begun = point_.epoch + (point_.inside_epoch ? 1 : 0);
+    if (!log_.goes_on_)
+      note("the start of the run is missing: the time in the log starts with this job");
+    else if (std::ssize(epochs_) < begun)
+      note(fmt::format("epochs missing before the checkpoint: {} of {}",
+                       begun - std::ssize(epochs_), begun));
+    if (damaged_ > 0 || (!log_.goes_on_ && any_kept_))
+      note(fmt::format("the original file is kept as {}.damaged", path_.filename().string()));
+  }
+
+  MlperfLog& log_;
+  MlperfPoint point_;
+  std::filesystem::path path_;
+  bool are_all_ = false, any_kept_ = false;
+  MlperfVersion version_ = MlperfVersion::kV07;
+  std::int64_t lines_ = 0, damaged_ = 0, first_damaged_ = 0;
+  std::set<std::int64_t> epochs_;  // begun
+};
 
 void MlperfLog::open(const std::filesystem::path& path, const MlperfPoint& point) {
   if (!speaks_) return;
-  file_ = LineFile(path, [&](std::string_view text, bool is_all) -> std::optional<LineFile::Kept> {
-    if (!is_all) return {};  // its first lines name the rules, and the start of the run
-    return kept_of(text, point, path);
-  });
+  RunFilter filter(*this, point, path);
+  file_ = LineFile(path, filter);
   for (const WaitingLine& line : waiting_)
     if (!goes_on_ || (line.of_each_job && !point.over)) file_.append(line.text);
   waiting_.clear();

@@ -153,8 +153,7 @@ class MlperfLog {
     bool of_each_job;  // staging; all other lines occur once per run
   };
   void add(const Event& event);
-  LineFile::Kept kept_of(std::string_view text, const MlperfPoint& point,
-                         const std::filesystem::path& path);
+  class RunFilter;
   std::int64_t first_epoch() const { return version_ == MlperfVersion::kV07 ? 0 : 1; }
 
   void machine(const MlperfSubmission& submission);

@@ -135,13 +135,29 @@ std::string read_head(const std::filesystem::path& path, std::size_t most) {
   return text;
 }
 
-FileTail read_tail(const std::filesystem::path& path, std::int64_t most) {
+void read_lines(const std::filesystem::path& path, std::int64_t offset,
+                const std::function<void(const FileLine&)>& take) {
   const Descriptor file = open_input_file(path);
-  FileTail tail;
-  tail.offset = std::max<std::int64_t>(::lseek(file.get(), 0, SEEK_END) - most, 0);
-  if (::lseek(file.get(), tail.offset, SEEK_SET) < 0) throw read_error("read", path, errno);
-  tail.text = read_rest(file, path, most);
-  return tail;
+  if (::lseek(file.get(), offset, SEEK_SET) < 0) throw read_error("read", path, errno);
+  std::array<char, 65536> piece{};
+  std::string held;
+  FileLine line{"", offset, offset};
+  bool is_part = offset > 0, is_long = false;
+  while (const std::size_t count = read_some(file, path, piece))
+    for (std::string_view rest(piece.data(), count); !rest.empty();) {
+      const std::size_t length = std::min(rest.find('\n'), rest.size() - 1) + 1;
+      is_long = is_long || held.size() + length > kMostLineBytes;
+      if (!is_long) held += rest.substr(0, length);
+      line.end += static_cast<std::int64_t>(length);
+      const bool ends = rest[length - 1] == '\n';
+      rest.remove_prefix(length);
+      if (!ends) continue;
+      line.text = is_long ? "" : std::string_view(held);
+      if (!is_part) take(line);
+      line.begin = line.end;
+      held.clear();
+      is_part = is_long = false;
+    }
 }
 
 std::string read_input_file(const std::filesystem::path& path, std::int64_t most) {

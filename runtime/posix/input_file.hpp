@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "runtime/posix/descriptor.hpp"
 
@@ -40,12 +42,17 @@ std::string read_head(const std::filesystem::path& path, std::size_t most);
 std::string read_input_file(const std::filesystem::path& path,
                             std::int64_t most = std::int64_t{1} << 40);
 
-/// The end of a file.
-struct FileTail {
-  std::int64_t offset = 0;  ///< the position of the text in the file
-  std::string text;
+/// A line longer than this is damaged.
+constexpr std::size_t kMostLineBytes = std::size_t{1} << 22;
+
+/// A line of a file, its end of line included, and its place.
+struct FileLine {
+  std::string_view text;  ///< "" if it is longer than kMostLineBytes
+  std::int64_t begin = 0, end = 0;
 };
-/// The last `most` bytes of a regular file, or all if it has fewer. Throws as open_input_file().
-FileTail read_tail(const std::filesystem::path& path, std::int64_t most);
+/// Calls `take` with each whole line of a regular file; with an offset, from the first line on that
+/// begins behind it. Holds one line at a time. Throws as open_input_file().
+void read_lines(const std::filesystem::path& path, std::int64_t offset,
+                const std::function<void(const FileLine&)>& take);
 
 }  // namespace halomesh

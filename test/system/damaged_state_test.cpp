@@ -257,7 +257,8 @@ TEST_CASE("a metrics file that is not one is set aside with a warning, and the r
   const Outcome outcome = scene.train();
   CAPTURE(outcome.text);
   CHECK(outcome.exit_code == 0);
-  CHECK(outcome.text.find("metrics.jsonl: damaged lines removed: 1") != std::string::npos);
+  CHECK(outcome.text.find("metrics.jsonl: damaged lines removed: 1 (the first is line") !=
+        std::string::npos);
   CHECK(outcome.text.find("steps missing before the checkpoint: 2 of 2") != std::string::npos);
   CHECK(read_file(scene.out / "metrics.jsonl.damaged") == "my notes\n");
   CHECK(read_file(scene.out / "metrics.jsonl").find("\"resumed\"") != std::string::npos);

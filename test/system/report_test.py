@@ -23,8 +23,9 @@ except ImportError as missing:
     print(f"skipped: {missing}; make deps installs it\n0 passed, 0 failed, 1 skipped")
     sys.exit(0)
 
-from halomesh import outputs  # noqa: E402
+from halomesh import Run, outputs  # noqa: E402
 from halomesh.errors import Error, UsageError  # noqa: E402
+from halomesh.mlperf import read_run  # noqa: E402
 from halomesh.report.drawing import Drawing, thinned  # noqa: E402
 from halomesh.report.inputs import Input, parse_configurations, parse_epochs  # noqa: E402
 from halomesh.report.model import (BARS, LINE_AND_POINTS, POINTS, Axis, Figure, Level, Page, Point, Scale,  # noqa: E402
@@ -34,7 +35,9 @@ from halomesh.report.runs import MOST_PIECES, ReportedRun, group_runs  # noqa: E
 from halomesh.report.scaling_sections import Extrapolation, measured_rates, scaling_section  # noqa: E402
 from halomesh.report.sections import make_page  # noqa: E402
 from halomesh.report.machine_sections import KIND_OF_PHASE  # noqa: E402
+from halomesh.tensorboard import Export  # noqa: E402
 from halomesh.texts import duration, readable, shown, statistics_of, with_prefix  # noqa: E402
+from halomesh.watch import WatchedRun  # noqa: E402
 
 
 def input_of(*paths, **more):
@@ -283,6 +286,32 @@ class Training(Scene):
         self.assertEqual((loss[0].y, loss[-1].y), (1, 1e-5))  # no extreme is lost
         self.assertLessEqual(len(part(page, "rate-over-epochs").series[0].points), 410)
         self.assertLess(len(json.dumps(page.numbers)), 100_000)
+
+    def test_a_damaged_line_of_64_mb_is_counted_and_not_held(self):
+        run = self.put_run("zeros", two_epochs(), run_record(1, "1x1x1", 1, 4), log_text())
+        whole = (run / "metrics.jsonl").read_bytes()
+        for log in (run / "metrics.jsonl", run / "mllog.txt"):
+            with open(log, "ab") as file:
+                for _ in range(64):
+                    file.write(bytes(1 << 20))
+                file.write(b"\n")
+        with open(run / "metrics.jsonl", "ab") as file:
+            file.write(whole.splitlines(keepends=True)[-1])
+        lines = len(whole.splitlines())
+        readers = {"report": ReportedRun, "watch": WatchedRun, "module": Run,
+                   "export": lambda run: Export(run, self.directory), "phases": lambda run: len(Run(run).phases),
+                   "mlperf-summary": lambda run: read_run(run / "mllog.txt")}
+        for name, read in readers.items():
+            with self.subTest(name):
+                tracemalloc.start()
+                found = read(run)
+                peak = tracemalloc.get_traced_memory()[1]
+                tracemalloc.stop()
+                self.assertLess(peak, 16 << 20)
+                if hasattr(found, "problems"):
+                    self.assertEqual(found.problems(), [f"{run}/metrics.jsonl: damaged lines: 1 "
+                                                        f"(the first is line {lines + 1})"])
+                    self.assertFalse(found.update())
 
 
 def phases_line(steps, scale):

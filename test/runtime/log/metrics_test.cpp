@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "runtime/posix/process_memory.hpp"
 #include "test/harness/full_disk.hpp"
 #include "test/harness/temp_files.hpp"
 
@@ -43,6 +44,12 @@ std::vector<std::string> timeless(const std::filesystem::path& path, double begi
   }
   return lines;
 }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;  // freed memory stays in use
+#else
+constexpr bool kSanitized = false;
+#endif
 
 /// A summary of the steps up to this one; its content does not matter.
 PhaseSummary phases_until(std::int64_t step) {
@@ -323,6 +330,51 @@ TEST_CASE("a resumed run reads only the end of a long file, unless something is 
   put_contents(path, whole);
   CHECK(MetricsLog(path).warning() == "");
   CHECK(contents(path) == "");
+}
+
+TEST_CASE("a damaged log of many steps takes no more memory than a short one") {
+  constexpr int kSteps = 240000;
+  constexpr std::int64_t kMib = std::int64_t{1} << 20;
+  const TempDirectory directory;
+  const auto path = directory / "metrics.jsonl";
+  struct Row {
+    const char* name;
+    const char* begin;
+    std::int64_t zeros;
+    int first_damaged;
+  };
+  int measured = 0;
+  for (const Row& row : {Row{"not JSON", "not json\n", 0, 1}, Row{"a step twice", "", -1, 120001},
+                         Row{"zeros", "", 48 * kMib, 120001}}) {
+    CAPTURE(row.name);
+    {
+      std::ofstream file(path);
+      file << row.begin;
+      for (int step = 1; step <= kSteps; ++step) {
+        file << "{\"event\":\"step\",\"step\":" << step
+             << ",\"epoch\":0,\"loss\":0.0001220703125,\"lr\":0.0001220703125,\"seconds\":1}\n";
+        if (step != kSteps / 2) continue;
+        if (row.zeros < 0) file << "{\"event\":\"step\",\"step\":1}\n";
+        for (std::int64_t i = 0; i < row.zeros; ++i) file.put('\0');
+        if (row.zeros > 0) file << '\n';
+      }
+    }
+    const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
+    REQUIRE(bytes > 20 * kMib);
+    const bool can_reset = reset_peak_memory() && !kSanitized;
+    const std::int64_t before = peak_memory_bytes();
+    const std::string warning = MetricsLog(path, kSteps + 1).warning();
+    if (can_reset) CHECK(peak_memory_bytes() - before < 16 * kMib);
+    measured += can_reset ? 1 : 0;
+    CHECK(contains(warning, fmt::format("damaged lines removed: 1 (the first is line {};",
+                                        row.first_damaged)));
+    CHECK(contains(warning, "missing before the checkpoint: 1 of"));  // so that all are read
+    CHECK(static_cast<std::int64_t>(std::filesystem::file_size(path)) < bytes + 100);
+    CHECK(static_cast<std::int64_t>(
+              std::filesystem::file_size(directory / "metrics.jsonl.damaged")) == bytes);
+    CHECK(MetricsLog(path, kSteps + 1).warning() == "");
+  }
+  MESSAGE("memory measured in " << measured << " of 3 cases");
 }
 
 TEST_CASE("metrics refuse what they cannot read or write") {

@@ -287,7 +287,7 @@ TEST_CASE("resuming from a damaged mllog.txt says what is missing and keeps the 
       {"garbage",
        garbage + whole,
        whole,
-       {"damaged lines removed: 5", "kept as mllog.txt.damaged"}},
+       {"damaged lines removed: 5 (the first is line 1)", "kept as mllog.txt.damaged"}},
       {"no head", first + last, "", {no_start, "kept as mllog.txt.damaged"}}};
   for (const Row& row : rows) {
     CAPTURE(row.name);
