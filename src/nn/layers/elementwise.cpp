@@ -177,7 +177,8 @@ struct FunctionEntry<FunctionKind::kAbs> {
   static constexpr bool kOfDst = false;
   ElementFunction f;
   float value(float x) const { return std::fabs(x); }
-  float slope(float x) const { return x > 0 ? 1 : x < 0 ? -1 : 0; }
+  // GCC 12 for SVE ends with an internal error at two nested choices here.
+  float slope(float x) const { return static_cast<float>(x > 0) - static_cast<float>(x < 0); }
 };
 template <>
 struct FunctionEntry<FunctionKind::kErf> {
