@@ -4,25 +4,27 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 namespace halomesh {
 
 enum class Score : std::uint8_t {
-  kMae,   ///< mean absolute error of a regression; lower is better
-  kDice,  ///< mean Dice coefficient of all classes of a segmentation but the first
-  kIou    ///< mean intersection over union of all classes of a segmentation
+  kMae,      ///< mean absolute error of a regression; lower is better
+  kDice,     ///< mean Dice coefficient of all classes of a segmentation but the first
+  kIou,      ///< mean intersection over union of all classes of a segmentation
+  kAccuracy  ///< share of labels of samples that are predicted
 };
 
-inline constexpr std::array kScores{Score::kMae, Score::kDice, Score::kIou};
+inline constexpr std::array kScores{Score::kMae, Score::kDice, Score::kIou, Score::kAccuracy};
 
-/// "mae", "dice" or "iou": the name in files.
+/// "mae", "dice" and so on: the name in files.
 constexpr const char* key_of(Score score) {
-  return score == Score::kMae ? "mae" : score == Score::kDice ? "dice" : "iou";
+  return std::array{"mae", "dice", "iou", "accuracy"}.at(static_cast<std::size_t>(score));
 }
-/// "MAE", "Dice" or "IoU".
+/// "MAE", "Dice" and so on.
 constexpr const char* title_of(Score score) {
-  return score == Score::kMae ? "MAE" : score == Score::kDice ? "Dice" : "IoU";
+  return std::array{"MAE", "Dice", "IoU", "accuracy"}.at(static_cast<std::size_t>(score));
 }
 
 constexpr bool higher_is_better(Score score) { return score != Score::kMae; }

@@ -209,7 +209,7 @@ std::vector<NetworkOption> cosmoflow_options() {
       {.name = "targets",
        .placeholder = "T",
        .fallback = d.targets,
-       .help = "number of values to predict",
+       .help = "number of values to predict, or of classes or labels with --loss ce or bce",
        .at_least = 1},
       {.name = "dropout",
        .placeholder = "P",
@@ -255,6 +255,11 @@ std::vector<NetworkOption> cosmoflow_options() {
        .choices = {"auto", "sparse", "winograd", "dense"}}};
 }
 
+bool classifies(const NetworkSettings& settings) {
+  const auto& loss = settings.get<std::string>("loss");
+  return loss == "ce" || loss == "bce";
+}
+
 Model make_from_settings(const NetworkSettings& settings) {
   CosmoFlowOptions o;
   o.input = settings.input;
@@ -265,6 +270,7 @@ Model make_from_settings(const NetworkSettings& settings) {
   o.batch_norm = settings.get<std::int64_t>("batch-norm");
   o.fc = settings.get<std::vector<std::int64_t>>("fc");
   o.targets = settings.get<std::int64_t>("targets");
+  o.classifies = classifies(settings);
   o.dropout = settings.get<double>("dropout");
   o.cuts = settings.cuts;
   o.kernels = settings.reproducible ? GradientKernels::kReproducible
@@ -289,7 +295,8 @@ Network cosmoflow() {
                 return make_loss(settings.get<std::string>("loss"), output);
               },
           .output_names =
-              [](const NetworkSettings&) {
+              [](const NetworkSettings& settings) {
+                if (classifies(settings)) return std::vector<std::string>();
                 return std::vector<std::string>{"omega_m", "sigma_8", "n_s", "h0"};
               }};
 }
@@ -324,6 +331,7 @@ Model make_cosmoflow(const CosmoFlowOptions& o) {
   }
   model.add("fc" + std::to_string(dense + 1),
             std::make_unique<Dense>(o.targets, is_reproducible(o)));
+  if (o.classifies) return model;
   model.add("tanh", std::make_unique<Elementwise>(
                         ElementFunction::scaled_tanh(static_cast<float>(o.output_scale))));
   return model;

@@ -27,7 +27,8 @@ struct CosmoFlowOptions {
   double dropout = 0.5;  ///< after each dense layer of fc; 0: no dropout layers
   double leaky_slope = 0.3;
   double output_scale = 1.2;
-  CutSetting cuts{};  ///< cuts of the convolutions, in space and by output channels
+  bool classifies = false;  ///< outputs are scores of classes, without the last function
+  CutSetting cuts{};        ///< cuts of the convolutions, in space and by output channels
   /// The gradient kernels of the convolutions; kReproducible also applies to the dense layers, and
   /// cuts layers between cells.
   GradientKernels kernels = GradientKernels::kAuto;
@@ -41,8 +42,9 @@ struct CosmoFlowOptions {
 /// each; with `average` (not published), the mean over space; then fc dense layers with leaky ReLU
 /// and dropout; then a dense layer of `targets` outputs and output_scale * tanh. Layers are named
 /// conv1, conv2, ..., average, fc1, act_fc1, dropout1, ..., the last dense layer continues the
-/// numbering of `fc`, and "tanh" follows it. Throws UsageError naming the invalid option. Source:
-/// github.com/mlcommons/hpc, cosmoflow/models/cosmoflow_v1.py.
+/// numbering of `fc`, and "tanh" follows it, but not where outputs are scores of classes. Throws
+/// UsageError naming the invalid option. Source: github.com/mlcommons/hpc,
+/// cosmoflow/models/cosmoflow_v1.py.
 ///
 /// With precision kBfloat16 the convolutions compute in bf16, with sums, parameters and their
 /// gradients in fp32, and their outputs are bf16 except the last one's. The dense layers, some 1e-4

@@ -20,8 +20,10 @@ struct ImportSettings {
   DataType precision = DataType::kFloat32;
   std::int64_t batch_norm = 1;  ///< samples that a batch norm takes together
   double dropout = -1;          ///< the probability of all dropouts; below 0: those in the file
-  /// Drops a softmax or sigmoid at the end, which the loss applies itself.
+  /// Drops a softmax or sigmoid of voxels at the end, which the loss applies itself.
   bool ends_in_scores = false;
+  /// Drops a softmax, or a sigmoid, of the outputs of a sample likewise.
+  bool ends_in_softmax = false, ends_in_sigmoid = false;
   std::string output{};  ///< name of the output that is computed; empty: the first
   /// Weights of the losses of all outputs, which are then computed together: see HeadsLoss. Empty:
   /// those of deep supervision, halved per level and 0 for the lowest. Absent: one output.

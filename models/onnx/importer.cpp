@@ -311,7 +311,7 @@ ImportedNetwork import_onnx(const std::string& source, const ImportSettings& set
 
 ImportedNetwork import_onnx(const std::string& source) {
   ImportSettings settings;
-  settings.ends_in_scores = true;
+  settings.ends_in_scores = settings.ends_in_softmax = settings.ends_in_sigmoid = true;
   return import_onnx(source, settings);
 }
 

@@ -57,6 +57,8 @@ ImportedNetwork imported(const NetworkSettings& settings) {
   import.batch_norm = settings.get<std::int64_t>("batch-norm");
   import.dropout = settings.get<double>("dropout");
   import.ends_in_scores = loss == kAutomaticLoss || is_for_classes(loss);
+  import.ends_in_softmax = loss == "ce";
+  import.ends_in_sigmoid = loss == "bce";
   import.output = settings.get<std::string>("output");
   if (!settings.predicts && import.ends_in_scores)
     import.weights = output_weights(settings.get<std::string>("output-weights"));
@@ -89,45 +91,48 @@ void start_onnx(const NetworkSettings& settings, Parameters& parameters) {
 std::vector<NetworkOption> onnx_options() {
   using enum SettingRole;
   std::vector<std::string> losses = loss_names(DataType::kFloat32);
-  for (std::string& name : loss_names(DataType::kUint8)) losses.push_back(std::move(name));
+  for (std::string& name : loss_names(DataType::kUint8))
+    if (name != "ce") losses.push_back(std::move(name));  // of samples and of voxels
   losses.insert(losses.begin(), kAutomaticLoss);
-  return {{.name = "network",
-           .placeholder = "FILE",
-           .fallback = std::string(),
-           .help = "ONNX file of the network; checkpoints keep it, without its weights",
-           .stored = embedded_graph},
-          {.name = "output",
-           .placeholder = "NAME",
-           .fallback = std::string(),
-           .help = "the output that is computed where the file has several; by default the first"},
-          {.name = "output-weights",
-           .placeholder = "W,W,...",
-           .fallback = std::string("auto"),
-           .help = "weights of the losses of outputs that classify voxels on several levels; auto: "
-                   "halved per level, the lowest 0; off: the first output alone"},
-          {.name = "batch-norm",
-           .placeholder = "N",
-           .fallback = std::int64_t{1},
-           .help = "batch normalizations take N consecutive samples of the global batch; by "
-                   "default, training takes all samples of a pass",
-           .at_least = 1},
-          {.name = "initial",
-           .fallback = std::string("file"),
-           .help = "initial parameters: those of the file, or random as PyTorch draws them",
-           .role = kComputing,
-           .choices = {"file", "random"}},
-          {.name = "dropout",
-           .placeholder = "P",
-           .fallback = -1.0,
-           .help = "probability of all dropouts; -1: those in the file",
-           .role = kTraining,
-           .at_least = -1,
-           .below = 1},
-          {.name = "loss",
-           .fallback = std::string(kAutomaticLoss),
-           .help = "what is minimized; auto: mse for numbers, dice+ce for voxels",
-           .role = kTraining,
-           .choices = std::move(losses)}};
+  return {
+      {.name = "network",
+       .placeholder = "FILE",
+       .fallback = std::string(),
+       .help = "ONNX file of the network; checkpoints keep it, without its weights",
+       .stored = embedded_graph},
+      {.name = "output",
+       .placeholder = "NAME",
+       .fallback = std::string(),
+       .help = "the output that is computed where the file has several; by default the first"},
+      {.name = "output-weights",
+       .placeholder = "W,W,...",
+       .fallback = std::string("auto"),
+       .help = "weights of the losses of outputs that classify voxels on several levels; auto: "
+               "halved per level, the lowest 0; off: the first output alone"},
+      {.name = "batch-norm",
+       .placeholder = "N",
+       .fallback = std::int64_t{1},
+       .help = "batch normalizations take N consecutive samples of the global batch; by "
+               "default, training takes all samples of a pass",
+       .at_least = 1},
+      {.name = "initial",
+       .fallback = std::string("file"),
+       .help = "initial parameters: those of the file, or random as PyTorch draws them",
+       .role = kComputing,
+       .choices = {"file", "random"}},
+      {.name = "dropout",
+       .placeholder = "P",
+       .fallback = -1.0,
+       .help = "probability of all dropouts; -1: those in the file",
+       .role = kTraining,
+       .at_least = -1,
+       .below = 1},
+      {.name = "loss",
+       .fallback = std::string(kAutomaticLoss),
+       .help = "what is minimized; auto: mse for numbers, dice+ce for voxels; ce also for a class, "
+               "bce for labels of 0 or 1 for each sample",
+       .role = kTraining,
+       .choices = std::move(losses)}};
 }
 
 Network onnx_network() {

@@ -1121,28 +1121,28 @@ Results cast_like(OperatorCall& call) {
 }
 
 /// Whether a softmax or sigmoid ends a network whose loss applies it.
-bool is_left_to_loss(OperatorCall& call) {
+bool is_left_to_loss(OperatorCall& call, bool of_samples) {
   const std::string& name = call.node().proto().op_type();
   const bool ends = call.graph().is_output(call.node().proto().output(0));
-  if (!ends || !call.graph().settings().ends_in_scores ||
-      call.shape(0).spatial() == Spatial{1, 1, 1})
-    return false;
+  const bool is_vector = call.shape(0).spatial() == Spatial{1, 1, 1};
+  if (!ends || !(is_vector ? of_samples : call.graph().settings().ends_in_scores)) return false;
   call.graph().note(fmt::format("{} at the end is left to the loss", name));
   return true;
 }
 Results softmax(OperatorCall& call) {
   const OnnxNode& node = call.node();
   const std::int64_t axis = node.integer("axis", node.opset() < 13 ? 1 : -1);
+  const std::int64_t axes = std::ssize(call.tensor(0).dims);
   // Older versions take all axes from this one on together.
-  require(node.opset() >= 13 && (axis == 1 || axis == -4),
+  require((node.opset() >= 13 || axes == 2) && (axis == 1 || axis == 1 - axes),
           text("a softmax over axis {} in opset {}", axis, node.opset()),
           "take it over the channels, in opset 13 or later");
-  require(is_left_to_loss(call), "a softmax",
-          "only one at the end is left out, where --loss is for classes");
+  require(is_left_to_loss(call, call.graph().settings().ends_in_softmax), "a softmax",
+          "only one at the end is left out, where --loss is for classes, such as ce");
   return unchanged(call);
 }
 Results sigmoid(OperatorCall& call) {
-  if (is_left_to_loss(call)) return unchanged(call);
+  if (is_left_to_loss(call, call.graph().settings().ends_in_sigmoid)) return unchanged(call);
   return result(with_pattern(call, element(call, 0, {ElementKind::kSigmoid}), "sigmoid"));
 }
 

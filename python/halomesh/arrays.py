@@ -17,8 +17,8 @@ __all__ = ["Run", "Trace", "bench", "checkpoint_options", "load_checkpoint", "st
 
 _INT, _REAL, _TEXT = "i8", "f8", "U"
 _STEP = {"step": _INT, "epoch": _INT, "loss": _REAL, "lr": _REAL, "seconds": _REAL, "time": _REAL}
-_EVALUATION = {"epoch": _INT, "mae": _REAL, "dice": _REAL, "iou": _REAL, "loss": _REAL,
-               "samples": _INT, "seconds": _REAL, "time": _REAL}
+_EVALUATION = {"epoch": _INT, "mae": _REAL, "dice": _REAL, "iou": _REAL, "accuracy": _REAL,
+               "balanced_accuracy": _REAL, "auc": _REAL, "loss": _REAL, "samples": _INT, "seconds": _REAL, "time": _REAL}
 _PHASE = {"step": _INT, "epoch": _INT, "steps": _INT, "phase": _TEXT, "layer": _TEXT, "kind": _TEXT,
           "mean": _REAL, "min": _REAL, "max": _REAL, "max_rank": _INT, "received_bytes": _REAL}
 _BENCH_PHASE = {"layer": _TEXT, "phase": _TEXT, "kind": _TEXT, "seconds_mean_over_ranks": _REAL,
@@ -87,7 +87,7 @@ class Run(records.RunFiles):
     steps        structured array (steps,): step, epoch, loss, lr, seconds, time. `time` is in Unix
                  seconds, NaN in files of versions that did not record it
     evaluations  structured array (evaluations,): epoch, mae (of a regression), dice or iou (of a
-                 segmentation), loss, samples, seconds, time
+                 segmentation), accuracy, balanced_accuracy and auc (of classes of samples), loss, samples, seconds, time
     phases       structured array (rows,): step, epoch, steps, phase, layer, kind, and mean, min, max
                  (seconds per step, over ranks), max_rank and received_bytes (per step). A row is about
                  `steps` steps, of one epoch or several, up to `step`
@@ -290,7 +290,8 @@ def torch_module(path):
     Its input has shape (samples, channels, d, h, w) and holds numbers as the files do: the first layer
     takes log(1 + x) of counts, as halomesh does, standardized after train --standardize.
     With train --batch-norm, .train() normalizes each feature over the samples of a call.
-    Its output has shape (samples, targets), in the units of the targets also after train --scale-targets.
+    Its output has shape (samples, targets), in the units of the targets also after train --scale-targets;
+    with --loss ce or bce it holds scores of classes, whose softmax or sigmoid are their probabilities.
     The layers are called conv1, conv2, ..., fc1, fc2, ... as in checkpoints. Raises ValueError for a
     network that is not CosmoFlow.
     """
@@ -350,6 +351,7 @@ def torch_module(path):
         net.add_module(f"dropout{i}", nn.Dropout(dropout))
         inputs = outputs
     net.add_module(f"fc{len(hidden) + 1}", nn.Linear(inputs, int(options["targets"])))
-    net.add_module("tanh", ScaledTanh(scales("scale-targets", int(options["targets"]))))
+    if options.get("loss") not in ("ce", "bce"):
+        net.add_module("tanh", ScaledTanh(scales("scale-targets", int(options["targets"]))))
     net.load_state_dict(state_dict(path))
     return net.eval()

@@ -118,7 +118,9 @@ class _Reader:
         if "run_start" not in self._starts:
             self.fail("no run_start: not the log of an MLPerf run")
         run.epochs = len(self._epochs)
-        run.target = target or TARGETS.get(run.benchmark, TARGETS["deepcam" if run.kind == "iou" else "cosmoflow"])
+        own = "deepcam" if run.kind == "iou" else "cosmoflow"
+        # The rules have no target for another benchmark's score.
+        run.target = target or (TARGETS[own] if run.benchmark == own or run.benchmark not in TARGETS else 0.0)
         if "run_stop" not in self._starts:
             return
         run.minutes = (self._starts["run_stop"] - self._starts["run_start"]) / 60e3

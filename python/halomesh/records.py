@@ -16,7 +16,7 @@ from halomesh.errors import Error, reason_of
 GIVE_RUN = "give the directory that train wrote with --out"
 RUN_BYTES = 1 << 28  # run.json has a line of binding per rank
 LINE_BYTES = 1 << 22  # a longer line is damaged
-SCORES = {"mae": "MAE", "dice": "Dice", "iou": "IoU"}  # names in files, and those for people
+SCORES = {"mae": "MAE", "dice": "Dice", "iou": "IoU", "accuracy": "accuracy"}  # names in files, and those for people
 
 
 def higher_is_better(kind):

@@ -340,7 +340,7 @@ def screen_of(status, state_of_job, columns, utf8):
     def add(label, text):
         if text:
             # A line wider than the terminal would wrap and could not be redrawn.
-            lines.append(plain(f"{label:8}{text}".replace("\n", "?"))[:columns])
+            lines.append(plain(f"{label:7} {text}".replace("\n", "?"))[:columns])
     add("run", run.name + (f" on {plural(status.ranks, 'rank')}" if status.ranks else "") + ": " + state_text(status))
     if status.job:
         add("job", f"{status.scheduler} {status.job}" + (f": {state_of_job}" if state_of_job else ""))

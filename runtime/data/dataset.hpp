@@ -128,6 +128,8 @@ class Dataset {
   bool has_labels() const { return target_type_ == DataType::kUint8; }
   /// Labels are 0 .. classes()-1; 0 for scalars.
   std::int64_t classes() const { return classes_; }
+  /// The values that scalar targets may have. Readers refuse others.
+  const TargetLimits& target_limits() const { return target_limits_; }
   /// The name of a sample: its file's without extensions if the file has no other sample; otherwise
   /// with the sample's number in the file, such as "validation-00000:3".
   virtual std::string name(std::int64_t sample) const { return std::to_string(sample); }
@@ -165,6 +167,7 @@ class Dataset {
         target_shape_(targets.shape(shape)),
         target_type_(targets.type()),
         classes_(targets.classes),
+        target_limits_(targets.limits),
         format_(std::move(format)) {}
 
   /// Sets the extents of samples with labels, once they are known.
@@ -177,6 +180,7 @@ class Dataset {
   Shape shape_, target_shape_;
   DataType target_type_;
   std::int64_t classes_;
+  TargetLimits target_limits_;
   SampleFormat format_;
 };
 

@@ -128,7 +128,7 @@ void Hdf5SampleReader::read_scalars(const Place& place, AnyView targets) {
   if (kind.stacked) row.offset.front() = place.index;
   if (kind.stacked) row.count.front() = 1;
   read_numbers(*file_, kind.targets, row, all_targets_);
-  check_targets(all_targets_, place.where);
+  check_targets(all_targets_, dataset_.target_limits(), place.where);
   copy_scalars(all_targets_, targets);
 }
 
@@ -376,7 +376,7 @@ void Hdf5Dataset::check_scalars(Hdf5File& file, const Content& content) const {
       text("{}: {} of {}, expected {}", file.path().c_str(), kind_.targets, text_of(found),
            text_of(expected)),
       found.size() == expected.size()
-          ? fmt::format("set --targets {}", found.back())
+          ? number_hint(target_limits(), found.back())
           : fmt::format("the targets of a sample must be a list of {} numbers, without other axes",
                         targets()));
 }

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "error.hpp"
-#include "rng.hpp"
 #include "runtime/data/dataset_files.hpp"
 #include "runtime/data/dataset_format.hpp"
+#include "runtime/data/dataset_over.hpp"
 #include "runtime/data/table_targets.hpp"
 
 namespace halomesh {
@@ -47,6 +47,7 @@ Names names_in(const fs::path& directory, const std::string& hint) {
 struct Found {
   std::size_t format = 0;  ///< the index in formats()
   bool lacks_targets = false;
+  bool is_divided = false;  ///< one file has the samples of both splits
   SampleFormat values;
   std::string names;  ///< sorted, each ending in '\0'
 };
@@ -56,6 +57,7 @@ std::string to_text(const Found& found) {
   std::string text(1, static_cast<char>(found.format));
   text.push_back(found.lacks_targets ? '-' : '+');
   text.push_back(static_cast<char>(found.values.kind()));
+  text.push_back(found.is_divided ? '/' : '=');
   text += fmt::format("{} ", ranges.size());
   text.append(reinterpret_cast<const char*>(ranges.data()),  // NOLINT: bytes
               ranges.size() * sizeof(ChannelRange));
@@ -66,8 +68,9 @@ Found found_in(const std::string& text) {
   Found found;
   found.format = static_cast<unsigned char>(text[0]);
   found.lacks_targets = text[1] == '-';
-  std::size_t at = text.find(' ', 3);
-  std::vector<ChannelRange> ranges(std::stoul(text.substr(3, at - 3)));
+  found.is_divided = text[3] == '/';
+  std::size_t at = text.find(' ', 4);
+  std::vector<ChannelRange> ranges(std::stoul(text.substr(4, at - 4)));
   const std::size_t bytes = ranges.size() * sizeof(ChannelRange);
   ++at;
   if (bytes > 0) std::memcpy(ranges.data(), text.data() + at, bytes);
@@ -82,6 +85,7 @@ struct Candidates {
   fs::path directory;
   Names names;
   std::vector<std::size_t> formats{};
+  bool are_divided = false;  ///< Found::is_divided
 };
 
 /// The layouts that this program reads, as a hint.
@@ -96,24 +100,14 @@ std::string layouts_of(const std::string& split) {
   return "--data DIR must hold one of: " + all + "; `halomesh synth` makes a data set";
 }
 
-/// Keeps the names of one split: to validation belong those whose hashes are below the share of all
-/// hashes, so that a name stays where it is when others are added. Neither split is empty.
-void keep_share(double share, const std::string& split, const fs::path& directory, Names& names) {
-  require(names.size() >= 2, text("--split: {} holds {} files", directory.c_str(), names.size()),
-          "each split needs a file of its own: keep samples in several files");
-  std::vector<std::pair<double, std::string>> ranked;
-  for (std::string& name : names) {
-    const double place = CounterRng(content_hash(plain_name(name)), RandomUse::kOrder).uniform(0);
-    ranked.emplace_back(place, std::move(name));
-  }
-  std::sort(ranked.begin(), ranked.end());
-  const auto above = std::find_if(ranked.begin(), ranked.end(),
-                                  [share](const auto& each) { return each.first >= share; });
-  const auto count = std::clamp<std::ptrdiff_t>(above - ranked.begin(), 1, std::ssize(ranked) - 1);
-  names.clear();
-  for (std::ptrdiff_t i = 0; i < std::ssize(ranked); ++i)
-    if ((i < count) == (split == "validation"))
-      names.push_back(std::move(ranked[static_cast<std::size_t>(i)].second));
+/// Keeps the names of one split: see in_share().
+void keep_share(double share, const std::string& split, Names& names) {
+  Names plain;
+  for (const std::string& name : names) plain.push_back(plain_name(name));
+  Names kept;
+  for (const std::int64_t i : in_share(share, split, plain))
+    kept.push_back(std::move(names[static_cast<std::size_t>(i)]));
+  names = std::move(kept);
 }
 
 /// The files whose names fit one or several layouts. Throws Error if there are no such files, or if
@@ -141,14 +135,15 @@ Candidates candidates_in(const DataSource& source, const std::string& split) {
       continue;
     for (std::string& name : names)
       if (name.ends_with('/')) name.pop_back();
-    if (source.share > 0 && !format.is_beside_others)
-      keep_share(source.share, split, of_split, names);
+    const bool is_shared = source.share > 0 && !format.is_beside_others;
+    const bool is_divided = is_shared && names.size() == 1;
+    if (is_shared && !is_divided) keep_share(source.share, split, names);
     const fs::path& where = format.is_beside_others ? directory : of_split;
     require(found.names.empty() || (found.names == names && found.directory == where),
             text("{} holds samples in two formats, such as {} and {}", directory.c_str(),
                  found.names.empty() ? "" : found.names.front(), names.front()),
             text("keep one of them for the split {}", split));
-    if (found.formats.empty()) found = {where, std::move(names)};
+    if (found.formats.empty()) found = {where, std::move(names), {}, is_divided};
     found.formats.push_back(f);
   }
   require(!found.names.empty() || fs::is_directory(of_split, code),
@@ -176,6 +171,7 @@ Found find_files(const DataSource& source, const std::string& split) {
     if (!is_it) continue;
     Found found;
     found.format = f;
+    found.is_divided = candidates.are_divided;
     found.lacks_targets = format.lacks_targets != nullptr && format.lacks_targets(first, source);
     if (format.values != nullptr) found.values = format.values(first, source);
     for (const std::string& name : names) found.names.append(name).push_back('\0');
@@ -230,6 +226,14 @@ std::unique_ptr<const Dataset> open_files(const Comm& comm, const Found& found,
   return format.open(comm, std::move(files), shape, targets, found.values, source);
 }
 
+/// Leaves of a single file the samples that the split has.
+std::unique_ptr<const Dataset> shared(std::unique_ptr<const Dataset> samples, const Found& found,
+                                      const DataSource& source, const std::string& split,
+                                      const TargetSpec& targets) {
+  if (!found.is_divided) return samples;
+  return with_share(std::move(samples), targets, source.share, split);
+}
+
 }  // namespace
 
 std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const DataSource& source,
@@ -243,8 +247,8 @@ std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const DataSource& 
   const TargetSpec in_files = has_table ? TargetSpec::none() : targets;
   const Found found = find_files(comm, source, split, shape, in_files);
   auto samples = open_files(comm, found, source, split, shape, in_files);
-  if (!has_table) return samples;
-  return with_table(comm, std::move(samples), source, split, targets.scalars);
+  if (has_table) samples = with_table(comm, std::move(samples), source, split, targets);
+  return shared(std::move(samples), found, source, split, targets);
 }
 
 std::unique_ptr<const Dataset> open_inputs(const Comm& comm, const DataSource& source,
@@ -254,7 +258,9 @@ std::unique_ptr<const Dataset> open_inputs(const Comm& comm, const DataSource& s
   const auto has_table = [&] { return has_table_file(source, split) ? "table" : ""; };
   if (!found.lacks_targets || !on_first_rank(comm, has_table).empty())
     return open_dataset(comm, source, split, shape, targets);
-  return without_truth(open_files(comm, found, source, split, shape, TargetSpec::none()), targets);
+  return shared(
+      without_truth(open_files(comm, found, source, split, shape, TargetSpec::none()), targets),
+      found, source, split, targets);
 }
 
 DataType type_of_samples(const Comm& comm, const DataSource& source, const std::string& split) {
@@ -263,8 +269,16 @@ DataType type_of_samples(const Comm& comm, const DataSource& source, const std::
 }
 
 TargetSpec targets_of(const Loss& loss, const Shape& output) {
-  return loss.target_type() == DataType::kUint8 ? TargetSpec::labels(loss.voxel_classes(output))
-                                                : TargetSpec(loss.target_shape().c);
+  if (loss.target_type() == DataType::kUint8) return TargetSpec::labels(loss.voxel_classes(output));
+  TargetSpec spec(loss.target_shape().c);
+  if (const std::int64_t classes = loss.sample_classes(); classes > 0)
+    spec.limits = {0, static_cast<double>(classes - 1), true,
+                   loss.takes_yes_or_no()
+                       ? "the loss takes yes or no: correct the label, or use --loss ce for classes"
+                       : fmt::format("the network has {} outputs, one for each class: correct the "
+                                     "label, or use a network of more outputs",
+                                     output.c)};
+  return spec;
 }
 
 }  // namespace halomesh

@@ -11,12 +11,27 @@
 
 namespace halomesh {
 
-void check_targets(std::span<const float> targets, const std::string& where) {
-  for (std::size_t t = 0; t < targets.size(); ++t)
-    if (!std::isfinite(targets[t]))
-      throw Error(
-          fmt::format("{}: target {} is {:g}, expected a finite number", where, t, targets[t]),
-          "make the file again, or keep it out of the data set");
+void check_targets(std::span<const float> targets, const TargetLimits& limits,
+                   const std::string& where) {
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    const float value = targets[t];
+    require(std::isfinite(value),
+            text("{}: target {} is {:g}, expected a finite number", where, t, value),
+            "make the file again, or keep it out of the data set");
+    require(value >= limits.low && value <= limits.high &&
+                (!limits.are_labels || value == std::floor(value)),
+            text("{}: target {} is {:g}, expected {} {:g} to {:g}", where, t, value,
+                 limits.are_labels ? "a label of" : "a number from", limits.low, limits.high),
+            limits.cure);
+  }
+}
+
+std::string number_hint(const TargetLimits& limits, std::int64_t count) {
+  return fmt::format(
+      fmt::runtime(limits.are_labels
+                       ? "give one label for each sample, or with --loss bce set --targets {}"
+                       : "set --targets {}"),
+      count);
 }
 
 namespace {

@@ -19,8 +19,12 @@ inline std::int64_t value_bytes(const Shape& shape, DataType type) {
   return shape.volume() * size_of(type);
 }
 
-/// Throws Error, starting with `where`, unless every target is finite.
-void check_targets(std::span<const float> targets, const std::string& where);
+/// Throws Error, starting with `where`, unless every target is finite and within the limits.
+void check_targets(std::span<const float> targets, const TargetLimits& limits,
+                   const std::string& where);
+
+/// The hint for data with `count` scalar targets where another number was expected.
+std::string number_hint(const TargetLimits& limits, std::int64_t count);
 
 /// Finds negative counts in a sample that arrives in pieces.
 class NegativeSearch {

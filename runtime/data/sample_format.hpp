@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -80,10 +81,19 @@ class SampleFormat {
   std::int64_t classes_ = 0;
 };
 
+/// The values that scalars may have, beside being finite.
+struct TargetLimits {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool are_labels = false;  ///< integers
+  std::string cure{};       ///< the hint for others
+};
+
 /// The targets that a data set must have: scalars, a label for each voxel, or none.
 struct TargetSpec {
   std::int64_t scalars = 0;  ///< their number
   std::int64_t classes = 0;  ///< for labels; 0: scalars
+  TargetLimits limits{};     ///< of scalars
 
   TargetSpec(std::int64_t count)
       : scalars(count) {}  // NOLINT(google-explicit-constructor): scalars

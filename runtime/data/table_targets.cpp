@@ -15,7 +15,7 @@
 
 #include "error.hpp"
 #include "joined.hpp"
-#include "runtime/data/dataset_files.hpp"
+#include "runtime/data/dataset_over.hpp"
 #include "runtime/data/hdf5_field.hpp"
 #include "runtime/data/sample_checks.hpp"
 #include "runtime/mpi/collective_errors.hpp"
@@ -70,7 +70,8 @@ std::string plain_name(const std::string& name) {
   return plain;
 }
 
-TargetTable parse_table(const std::string& text, const std::string& path, std::int64_t targets) {
+TargetTable parse_table(const std::string& text, const std::string& path, const TargetSpec& spec) {
+  const std::int64_t targets = spec.scalars;
   TargetTable table;
   std::istringstream lines(text);
   std::string line;
@@ -93,7 +94,7 @@ TargetTable parse_table(const std::string& text, const std::string& path, std::i
     require(count == targets,
             fmt::format("{}: line {} has {}{} numbers, expected {}", path, number,
                         named ? "a name and " : "", count, targets),
-            fmt::format("set --targets {}, or leave the numbers to be predicted", count));
+            number_hint(spec.limits, count) + ", or leave the numbers to be predicted");
     if (named) table.samples.push_back(words.front());
     for (std::size_t w = named ? 1 : 0; w < words.size(); ++w) {
       const auto value = number_in(words[w]);
@@ -121,17 +122,17 @@ fs::path table_path(const DataSource& source, const std::string& split) {
   return given;
 }
 
-TargetTable read_table(const fs::path& path, std::int64_t targets) {
+TargetTable read_table(const fs::path& path, const TargetSpec& spec) {
+  const std::int64_t targets = spec.scalars;
   constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
-  if (path.extension() != ".npy")
-    return parse_table(read_input_file(path, kMostBytes), path, targets);
+  if (path.extension() != ".npy") return parse_table(read_input_file(path, kMostBytes), path, spec);
   Hdf5File file = Hdf5File::open(path);
   const Extents extents = file.extents(Hdf5File::kArray);
   const std::int64_t columns = extents.size() > 1 ? extents.back() : 1;
   require(extents.size() <= 2 && !extents.empty() && columns == targets,
           text("{} has the shape {}, expected a row of {} numbers for each sample", path.c_str(),
                joined(extents, "x"), targets),
-          text("set --targets {}", columns));
+          number_hint(spec.limits, columns));
   TargetTable table;
   read_numbers(file, Hdf5File::kArray, Slab::whole(extents), table.numbers);
   return table;
@@ -139,14 +140,21 @@ TargetTable read_table(const fs::path& path, std::int64_t targets) {
 
 /// The rows in the order of the samples.
 std::vector<float> rows_of(const TargetTable& table, const Dataset& samples, const fs::path& path,
-                           std::int64_t targets) {
+                           const TargetSpec& spec) {
+  const std::int64_t targets = spec.scalars;
   const auto width = static_cast<std::size_t>(targets);
+  const auto check_row = [&](auto first, const std::string& name) {
+    check_targets(std::span(first, first + static_cast<std::ptrdiff_t>(width)), spec.limits,
+                  fmt::format("{}: {}", path.c_str(), name));
+  };
   if (table.samples.empty()) {
     require(
         std::ssize(table.numbers) == targets * samples.size(),
         text("{} has {} rows, {} has {} samples", path.c_str(), table.numbers.size() / width,
              samples.directory().c_str(), samples.size()),
         "give a row for each sample in the order of names, or begin each with the sample's name");
+    for (std::int64_t i = 0; i < samples.size(); ++i)
+      check_row(table.numbers.begin() + i * targets, samples.name(i));
     return table.numbers;
   }
   std::map<std::string, std::size_t> row_of;
@@ -162,42 +170,30 @@ std::vector<float> rows_of(const TargetTable& table, const Dataset& samples, con
             text("add a row that begins with {}, as others begin with {}", name,
                  table.samples.front()));
     const auto first = table.numbers.begin() + static_cast<std::ptrdiff_t>(found->second * width);
-    check_targets(std::span(first, first + static_cast<std::ptrdiff_t>(width)),
-                  fmt::format("{}: {}", path.c_str(), name));
+    check_row(first, name);
     rows.insert(rows.end(), first, first + static_cast<std::ptrdiff_t>(width));
   }
   return rows;
 }
 
-class TargetedDataset final : public Dataset {
+class TargetedDataset final : public DatasetOver {
  public:
   /// Without rows, targets are 0.
   TargetedDataset(std::unique_ptr<const Dataset> samples, const TargetSpec& targets,
                   std::vector<float> rows = {}, std::string titles = {})
-      : Dataset(samples->shape(), targets, samples->format()),
-        samples_(std::move(samples)),
+      : DatasetOver(std::move(samples), targets),
         rows_(std::move(rows)),
         titles_(std::move(titles)) {
     const auto bytes = std::as_bytes(std::span(rows_));
     hash_ = content_hash({reinterpret_cast<const char*>(bytes.data()), bytes.size()});  // NOLINT
-    identity_ = fmt::format("{}, targets {:x}", samples_->identity(), hash_);
+    identify(fmt::format("targets {:x}", hash_));
   }
 
-  std::int64_t size() const override { return samples_->size(); }
-  Shape shape_of(std::int64_t sample) const override { return samples_->shape_of(sample); }
-  std::string name(std::int64_t sample) const override { return samples_->name(sample); }
-  std::optional<Orientation> orientation_of(std::int64_t sample) const override {
-    return samples_->orientation_of(sample);
-  }
   std::string target_titles() const override { return titles_; }
   bool has_truth() const override { return !rows_.empty(); }
-  const fs::path& directory() const override { return samples_->directory(); }
-  const std::string& identity() const override { return identity_; }
-  const DatasetFiles& files() const override { return samples_->files(); }
   std::uint64_t file_hash(std::int64_t file) const override {
-    return samples_->file_hash(file) + (file == 0 ? hash_ : 0);
+    return samples().file_hash(file) + (file == 0 ? hash_ : 0);
   }
-  std::string advice() const override { return samples_->advice(); }
   std::unique_ptr<SampleReader> reader() const override;
 
   /// Writes the targets of a sample, or a block of them.
@@ -211,16 +207,16 @@ class TargetedDataset final : public Dataset {
   }
 
  private:
-  std::unique_ptr<const Dataset> samples_;
+  friend class TargetedReader;
   std::vector<float> rows_;
-  std::string titles_, identity_;
+  std::string titles_;
   std::uint64_t hash_ = 0;
 };
 
 class TargetedReader final : public SampleReader {
  public:
-  TargetedReader(const TargetedDataset& data, std::unique_ptr<SampleReader> samples)
-      : data_(data), samples_(std::move(samples)) {}
+  explicit TargetedReader(const TargetedDataset& data)
+      : data_(data), samples_(data.samples().reader()) {}
 
   DataType type() const override { return samples_->type(); }
   void read(std::int64_t sample, AnyView dst, AnyView targets) override {
@@ -244,7 +240,7 @@ class TargetedReader final : public SampleReader {
 };
 
 std::unique_ptr<SampleReader> TargetedDataset::reader() const {
-  return std::make_unique<TargetedReader>(*this, samples_->reader());
+  return std::make_unique<TargetedReader>(*this);
 }
 
 }  // namespace
@@ -261,7 +257,7 @@ std::unique_ptr<const Dataset> without_truth(std::unique_ptr<const Dataset> samp
 
 std::unique_ptr<const Dataset> with_table(const Comm& comm, std::unique_ptr<const Dataset> samples,
                                           const DataSource& source, const std::string& split,
-                                          std::int64_t targets) {
+                                          const TargetSpec& targets) {
   // The titles, and behind them the numbers.
   const std::string found = on_first_rank(comm, [&] {
     const fs::path path = table_path(source, split);

@@ -23,7 +23,8 @@ struct TargetTable {
 /// Reads a text of rows of `targets` numbers, or of a name and so many numbers, between commas,
 /// semicolons, tabs or spaces. A first line of other words, or one behind #, has titles. Throws
 /// Error naming `path` and the line.
-TargetTable parse_table(const std::string& text, const std::string& path, std::int64_t targets);
+TargetTable parse_table(const std::string& text, const std::string& path,
+                        const TargetSpec& targets);
 
 /// The name of a sample without the directory and the endings of its file.
 std::string plain_name(const std::string& name);
@@ -33,7 +34,7 @@ std::string plain_name(const std::string& name);
 /// or if rows without names are not as many as samples.
 std::unique_ptr<const Dataset> with_table(const Comm& comm, std::unique_ptr<const Dataset> samples,
                                           const DataSource& source, const std::string& split,
-                                          std::int64_t targets);
+                                          const TargetSpec& targets);
 
 /// True if the table of `source` is there.
 bool has_table_file(const DataSource& source, const std::string& split);

@@ -256,8 +256,9 @@ void TfRecordSampleReader::check_format(const TfRecordDataset::Place& place,
     fail(place,
          fmt::format("targets (feature y): expected {}, found {}", dataset_.targets(),
                      found.targets.size()),
-         fmt::format("set --targets {}", found.targets.size()));
-  check_targets(found.targets, fmt::format("{}: record {}", records_.path(), place.record));
+         number_hint(dataset_.target_limits(), std::ssize(found.targets)));
+  check_targets(found.targets, dataset_.target_limits(),
+                fmt::format("{}: record {}", records_.path(), place.record));
 }
 
 }  // namespace

@@ -157,13 +157,22 @@ std::optional<Score> score_in(const nlohmann::json& line) {
   return std::nullopt;
 }
 
-void MetricsLog::evaluation(const EvaluationRecord& record, std::span<const ClassQuality> classes) {
+void add_to_json(nlohmann::ordered_json& json, const ClassScores& scores) {
+  constexpr std::size_t kMostClasses = 64;
+  json["balanced_accuracy"] = scores.balanced_accuracy;
+  json["auc"] = scores.auc;
+  if (scores.confusion.front().size() <= kMostClasses) json["confusion"] = scores.confusion;
+}
+
+void MetricsLog::evaluation(const EvaluationRecord& record, std::span<const ClassQuality> classes,
+                            const std::optional<ClassScores>& labels) {
   nlohmann::ordered_json line = {
       {"event", "eval"},     {"epoch", record.epoch},     {key_of(record.kind), record.score},
       {"loss", record.loss}, {"samples", record.samples}, {"seconds", record.seconds}};
   if (record.empty) line["empty"] = true;
   for (const ClassQuality& each : classes)
     line["classes"].push_back({{"iou", each.iou}, {"dice", each.dice}});
+  if (labels) add_to_json(line, *labels);
   append(std::move(line));
 }
 

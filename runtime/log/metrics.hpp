@@ -13,6 +13,7 @@
 #include "runtime/log/phase_summary.hpp"
 #include "runtime/posix/line_file.hpp"
 #include "score.hpp"
+#include "src/nn/class_scores.hpp"
 
 namespace halomesh {
 
@@ -83,8 +84,9 @@ class MetricsLog {
 
   /// Throws Error if the line cannot be written completely, e.g. because the disk is full.
   void step(const StepRecord& record);
-  /// `classes` are the qualities of a segmentation's classes.
-  void evaluation(const EvaluationRecord& record, std::span<const ClassQuality> classes = {});
+  /// `classes` are the qualities of a segmentation's classes, `labels` those of samples' classes.
+  void evaluation(const EvaluationRecord& record, std::span<const ClassQuality> classes = {},
+                  const std::optional<ClassScores>& labels = {});
   void stage(const StageRecord& record);
   /// Writes where the time of the steps since the last such line went.
   void phases(const PhaseSummary& summary);
@@ -101,6 +103,10 @@ class MetricsLog {
 
 /// The time of day in Unix seconds, to the millisecond.
 double unix_time();
+
+/// Adds scores of classes of samples to an object: balanced_accuracy, auc and, of up to 64 classes,
+/// confusion, a matrix for each label.
+void add_to_json(nlohmann::ordered_json& json, const ClassScores& scores);
 
 /// Writes `record` to `path` (run.json) atomically, keys in their given order. Texts may hold
 /// any bytes: see dump_json(). Throws Error naming the file.

@@ -3,7 +3,9 @@
 #include "runtime/step/evaluator.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "error.hpp"
@@ -32,21 +34,29 @@ bool Evaluation::is_empty() const {
 
 namespace {
 
-/// Adds up the terms of samples, either in plain floating point or exactly.
-class TermSums {
+/// The terms of samples: added up, either in plain floating point or exactly, or all of them.
+class SampleTerms {
  public:
-  TermSums(std::size_t width, bool exact)
-      : terms_(width), exact_sums_(exact ? static_cast<std::int64_t>(width) : 0) {}
+  SampleTerms(const Loss& loss, bool exact)
+      : keeps_(loss.keeps_samples()),
+        terms_(loss.sums_per_sample()),
+        exact_sums_(exact && !keeps_ ? static_cast<std::int64_t>(terms_.size()) : 0) {}
 
-  void add(std::span<const double> terms) {
+  void add(std::int64_t sample, std::span<const double> terms) {
+    if (keeps_) {
+      kept_.push_back(static_cast<double>(sample));
+      kept_.insert(kept_.end(), terms.begin(), terms.end());
+      return;
+    }
     for (std::size_t k = 0; k < terms_.size(); ++k)
       if (exact_sums_.size() > 0)
         exact_sums_.view().add(static_cast<std::int64_t>(k), terms[k]);
       else
         terms_[k] += terms[k];
   }
-  /// Returns the sums over all ranks. Collective.
+  /// Returns the sums over all ranks, or the terms of all samples in their order. Collective.
   std::span<const double> over(const Comm& world) {
+    if (keeps_) return all_kept(world);
     if (exact_sums_.size() == 0) {
       world.sum(terms_);
       return terms_;
@@ -60,8 +70,24 @@ class TermSums {
   }
 
  private:
+  std::span<const double> all_kept(const Comm& world) {
+    const std::size_t width = terms_.size() + 1;
+    std::vector<std::vector<double>> rows;
+    const std::string mine(reinterpret_cast<const char*>(kept_.data()),  // NOLINT: bytes
+                           kept_.size() * sizeof(double));
+    for (const std::string& part : world.all_gather(mine))
+      for (std::size_t at = 0; at < part.size(); at += width * sizeof(double))
+        std::memcpy(rows.emplace_back(width).data(), part.data() + at, width * sizeof(double));
+    std::sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a[0] < b[0]; });
+    terms_.clear();
+    for (const auto& row : rows) terms_.insert(terms_.end(), row.begin() + 1, row.end());
+    return terms_;
+  }
+
+  bool keeps_;
   std::vector<double> terms_;
   ExactSums exact_sums_;
+  std::vector<double> kept_;  // the number of each sample, and its terms
 };
 
 }  // namespace
@@ -81,7 +107,7 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
   const Box owned = executor.output().span;
   const bool concludes = is_cut ? mesh.part() == 0 : !owned.empty();
   const std::size_t width = loss.sums_per_sample();
-  TermSums terms(width, exact);
+  SampleTerms terms(loss, exact);
   std::vector<double> all_sums(static_cast<std::size_t>(order.local_batch) * width);
   PartSums part_sums(mesh.group());
   NonblockingAny stop(mesh.world());
@@ -108,13 +134,13 @@ Evaluation evaluate(const ProcessMesh& mesh, Executor& executor, Loader& loader,
     if (is_cut) part_sums.sum(sums);
     for (std::size_t n = 0; concludes && n < samples; ++n) {
       loss.conclude(sums.subspan(n * width, width));
-      terms.add(sums.subspan(n * width, width));
+      terms.add(batch.samples[n], sums.subspan(n * width, width));
     }
   }
   const Quality quality = loss.quality(terms.over(mesh.world()));
   const double seconds = mesh.world().max(MPI_Wtime() - begin);
-  return {quality.loss, quality.score,   quality.samples, seconds,
-          false,        quality.targets, quality.classes, loss.score()};
+  return {quality.loss,    quality.score,   quality.samples, seconds,       false,
+          quality.targets, quality.classes, loss.score(),    quality.labels};
 }
 
 }  // namespace halomesh

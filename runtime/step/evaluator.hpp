@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct Evaluation {
   std::vector<TargetQuality> targets{};  ///< filled for a regression
   std::vector<ClassQuality> classes{};   ///< filled for a segmentation
   Score kind = Score::kMae;              ///< the meaning of `score`
+  std::optional<ClassScores> labels{};   ///< filled for classes of samples
 
   /// True if the samples have labels, all of them of the background.
   bool is_empty() const;

@@ -244,11 +244,12 @@ bool Trainer::evaluate_now(std::int64_t epoch) {
                     last_record_.empty ? 0 : options_.target_score,
                     step_ > 0 && step_ % steps_per_epoch() == 0});
   wall_limit_.evaluation_took(evaluation.seconds);
-  metrics_.evaluation(last_record_, evaluation.classes);
-  progress_.message(fmt::format("epoch {}, step {}: validation {} {:g}, loss {:g} ({}, {:g} s)",
-                                epoch + 1, step_, title_of(evaluation.kind), evaluation.score,
-                                evaluation.loss, counted(evaluation.samples, "sample"),
-                                evaluation.seconds));
+  metrics_.evaluation(last_record_, evaluation.classes, evaluation.labels);
+  progress_.message(fmt::format(
+      "epoch {}, step {}: validation {} {:g}{}, loss {:g} ({}, {:g} s)", epoch + 1, step_,
+      title_of(evaluation.kind), evaluation.score,
+      evaluation.labels ? fmt::format(", AUC {:g}", evaluation.labels->auc) : std::string(),
+      evaluation.loss, counted(evaluation.samples, "sample"), evaluation.seconds));
   if (options_.after_validation) options_.after_validation(evaluation);
   if (!result_.first_evaluation) result_.first_evaluation = evaluation;
   result_.last_evaluation = evaluation;

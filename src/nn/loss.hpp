@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "score.hpp"
+#include "src/nn/class_scores.hpp"
 #include "src/nn/counts.hpp"
 #include "src/nn/target_errors.hpp"
 #include "src/nn/tensor.hpp"
@@ -25,6 +27,7 @@ struct Quality {
   std::vector<TargetQuality> targets{};  ///< regression only
   std::vector<ClassQuality> classes{};   ///< segmentation only
   double score = 0;                      ///< Loss::score()
+  std::optional<ClassScores> labels{};   ///< classes of samples only
 };
 
 /// A loss, the mean over the samples of the global batch of a function of each sample. Views of the
@@ -63,6 +66,14 @@ class Loss {
   /// The scales of the targets; none: outputs stand for themselves.
   virtual std::span<const ChannelScale> target_scales() const { return {}; }
 
+  /// The classes of a sample's target, whose labels are 0 .. sample_classes()-1; 0: targets are
+  /// numbers, or of voxels.
+  virtual std::int64_t sample_classes() const { return 0; }
+  /// Whether these labels are 0 or 1, one for each output.
+  virtual bool takes_yes_or_no() const { return false; }
+  /// Replaces the outputs of whole samples by the probabilities that they stand for.
+  virtual void to_probabilities(std::span<float> /*outputs*/) const {}
+
   virtual std::size_t sums_per_sample() const = 0;
   /// Adds the terms of a block of each sample to its sums, one sample after the other. Throws Error
   /// for invalid targets, such as a label without a class.
@@ -81,6 +92,8 @@ class Loss {
 
   /// The score by which networks with this loss are judged.
   virtual Score score() const = 0;
+  /// Whether quality() reads the terms of all samples, one after the other, and not their sums.
+  virtual bool keeps_samples() const { return false; }
   /// Turns the sums of one whole sample into terms that are added up over samples.
   virtual void conclude(std::span<double> /*sums*/) const {}
   /// The quality from the terms of all samples, of which there must be at least one.

@@ -18,6 +18,8 @@ class TimedLoss final : public Loss {
   Shape target_shape() const override { return loss_->target_shape(); }
   DataType target_type() const override { return loss_->target_type(); }
   Box target_box(const Box& output) const override { return loss_->target_box(output); }
+  std::int64_t sample_classes() const override { return loss_->sample_classes(); }
+  bool takes_yes_or_no() const override { return loss_->takes_yes_or_no(); }
   std::size_t sums_per_sample() const override { return loss_->sums_per_sample(); }
   bool gradient_reads_sums() const override { return loss_->gradient_reads_sums(); }
   Score score() const override { return loss_->score(); }

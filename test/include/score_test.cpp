@@ -14,7 +14,7 @@ TEST_CASE("an MAE is to be low, a Dice coefficient and an IoU are to be high") {
   CHECK_FALSE(is_better(Score::kMae, 0.2, 0.1));
   CHECK(reaches(Score::kMae, 0.1, 0.1));
   CHECK_FALSE(reaches(Score::kMae, 0.11, 0.1));
-  for (const Score score : {Score::kDice, Score::kIou}) {
+  for (const Score score : {Score::kDice, Score::kIou, Score::kAccuracy}) {
     CHECK(is_better(score, 0.2, 0.1));
     CHECK_FALSE(is_better(score, 0.1, 0.2));
     CHECK(reaches(score, 0.8, 0.8));
@@ -28,6 +28,7 @@ TEST_CASE("an MAE is to be low, a Dice coefficient and an IoU are to be high") {
   }
   CHECK(std::string(key_of(Score::kIou)) == "iou");
   CHECK(std::string(title_of(Score::kDice)) == "Dice");
+  CHECK(std::string(key_of(Score::kAccuracy)) == "accuracy");
 }
 
 TEST_CASE("overlaps of a class") {

@@ -199,6 +199,24 @@ TEST_CASE("only a softmax over channels is left to the loss") {
   CHECK_THROWS_AS(import_bytes(ending(1, 11), {.ends_in_scores = true}), Error);
 }
 
+TEST_CASE("a softmax or sigmoid of the outputs of a sample is left to the loss of its classes") {
+  const auto ending = [](const std::string& name, const std::string& attributes, int opset) {
+    return model(kInput + node("GlobalAveragePool", {"x"}, {"a"}) +
+                     node("Flatten", {"a"}, {"flat"}, integer("axis", 1)) +
+                     node(name, {"flat"}, {"y"}, attributes) + graph_output("y"),
+                 opset);
+  };
+  for (const auto& [axis, opset] : {std::pair{1, 11}, {1, 13}, {-1, 13}}) {
+    const std::string softmax = ending("Softmax", integer("axis", axis), opset);
+    CHECK(import_bytes(softmax, {.ends_in_softmax = true}).notes.size() == 1);
+    CHECK_THROWS_AS(import_bytes(softmax, {.ends_in_scores = true}), Error);
+    CHECK_THROWS_AS(import_bytes(softmax, {.ends_in_sigmoid = true}), Error);
+  }
+  const std::string sigmoid = ending("Sigmoid", "", 13);
+  CHECK(import_bytes(sigmoid, {.ends_in_sigmoid = true}).layers.size() + 1 ==
+        import_bytes(sigmoid, {.ends_in_scores = true}).layers.size());
+}
+
 TEST_CASE("integers are computed beforehand, up to the end of a slice and backwards") {
   const std::string graph =
       kInput + convolution("conv", "x", "a", 2, 2) + node("Shape", {"a"}, {"shape"}) +

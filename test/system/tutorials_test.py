@@ -65,6 +65,18 @@ class Tutorials(unittest.TestCase):
         self.assertTrue(all(-2.7 < float(row["predicted_slope"]) < -0.3 for row in rows), rows)
         self.assertIn("<svg", (self.directory / "report.html").read_text())
 
+    @needs("numpy", "h5py", "matplotlib", "jinja2")
+    def test_classes_of_volumes(self):
+        self.follow("classes.md", 5)
+        whole, cut = (json.loads((self.directory / f"{name}.json").read_text()) for name in ("whole", "cut"))
+        for name in ("accuracy", "balanced_accuracy", "auc", "confusion"):
+            self.assertEqual(whole[name], cut[name])
+        self.assertGreater(whole["accuracy"], whole["baselines"]["majority"]["accuracy"] + 0.4)
+        with (self.directory / "predicted.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(sum(row["predicted_class"] == row["target_class"] for row in rows), round(whole["accuracy"] * len(rows)))
+        self.assertIn("as shell", (self.directory / "report.html").read_text())
+
     @needs("numpy", "nibabel", "matplotlib")
     def test_organs_from_scans(self):
         import nibabel

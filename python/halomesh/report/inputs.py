@@ -39,6 +39,8 @@ class Predictions(NamedTuple):
     outputs: list  # their names, or numbers from 0
     predicted: list
     target: list
+    are_classes: bool = False  # outputs are labels, predicted by their probabilities
+    classes: list = []  # the names of the classes of one label
 
 
 class TraceSlice(NamedTuple):
@@ -208,42 +210,46 @@ def read_trace(path):
 
 
 def read_predictions(path):
-    names, predicted, target = _of_text(path) if path.suffix == ".csv" else _of_hdf5(path)
+    names, predicted, target, classes = _of_text(path) if path.suffix == ".csv" else _of_hdf5(path)
     if not predicted or not predicted[0]:
         raise Error(f"{path}: no sample", GIVE_PREDICTIONS)
     if len(names) != len(predicted):
         names = range(len(predicted))
-    return Predictions(path.name, [str(name) for name in names], predicted, target)
+    if classes and not all(float(value).is_integer() and 0 <= value < max(len(classes), 2)
+                           for values in predicted + target for value in values):
+        raise Error(f"{path}: a label that is not of a class", GIVE_PREDICTIONS)
+    return Predictions(path.name, [str(name) for name in names], predicted, target, bool(classes),
+                       classes if len(predicted) == 1 and len(classes) > 1 else ["0", "1"])
 
 
 def _of_text(path):
     def fail(row, what):
         raise Error(f"{path}: line {row}: {what}", GIVE_PREDICTIONS)
     rows = list(csv.reader(records.read_text(path).splitlines()))
-    if rows and rows[0][1:2] == ["name"]:
-        rows = [row[:1] + row[2:] if len(row) == len(rows[0]) else row for row in rows]
-    width = len(rows[0]) if rows else 0
-    if rows and rows[0][0] == "sample" and not any(name.startswith("target_") for name in rows[0]):
+    header = rows[0] if rows else []
+    named = {kind: [at for at, name in enumerate(header) if name.startswith(f"{kind}_")]
+             for kind in ("predicted", "target", "probability")}
+    if header[:1] == ["sample"] and not named["target"]:
         fail(1, "no targets, which a report compares predictions with")
-    if width < 3 or width % 2 == 0 or rows[0][0] != "sample":
+    if header[:1] != ["sample"] or not named["predicted"] or len(named["predicted"]) != len(named["target"]):
         fail(1, "not the header of predictions (sample,name,predicted_0,..,target_0,..)")
-    columns = [[] for _ in range(width)]
+    columns = {at: [] for at in named["predicted"] + named["target"]}
     for number_of_row, row in enumerate(rows[1:], 2):
-        if len(row) != width:
-            fail(number_of_row, f"{len(row)} values instead of {width}")
-        for column, cell in list(zip(columns, row))[1:]:
+        if len(row) != len(header):
+            fail(number_of_row, f"{len(row)} values instead of {len(header)}")
+        for at, column in columns.items():
             try:
-                column.append(float(cell))
+                column.append(float(row[at]))
             except ValueError:
-                fail(number_of_row, f"'{cell}' is not a number")
-    outputs = width // 2 + 1
-    names = [name.removeprefix("predicted_") for name in rows[0][1:outputs]]
-    return names, columns[1:outputs], columns[outputs:]
+                fail(number_of_row, f"'{row[at]}' is not a number")
+    names = {kind: [header[at].removeprefix(f"{kind}_") for at in named[kind]] for kind in named}
+    return (names["predicted"], *([columns[at] for at in named[kind]] for kind in ("predicted", "target")),
+            names["probability"])
 
 
 def _of_hdf5(path):
     import h5py
-    found, names = [], ""
+    found, names, classes = [], [], []
     try:
         with h5py.File(path, "r") as file:
             for name in ("predicted", "target"):
@@ -252,13 +258,21 @@ def _of_hdf5(path):
                 if file[name].ndim != 2:
                     raise Error(f"{path}: /{name} is not a matrix", GIVE_PREDICTIONS)
                 found.append(file[name][()].T.astype("f8").tolist())
-            names = file["predicted"].attrs.get("names", "")
+            names = _names_of(file["predicted"])
+            classes = file["probability"] if "probability" in file else None
+            if classes is not None:
+                classes = _names_of(classes) or [str(c) for c in range(classes.shape[-1])]
     except OSError as error:
         raise Error(f"{path}: {error}", GIVE_PREDICTIONS) from None
     if [len(column) for column in found[0]] != [len(column) for column in found[1]]:
         raise Error(f"{path}: predictions and targets differ in size", GIVE_PREDICTIONS)
+    return names, *found, classes or []
+
+
+def _names_of(dataset):
+    names = dataset.attrs.get("names", "")
     names = names.decode("utf-8", "replace") if isinstance(names, bytes) else str(names)
-    return names.split(","), *found
+    return names.split(",") if names else []
 
 
 def read_results(path):

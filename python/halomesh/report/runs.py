@@ -47,6 +47,8 @@ class ReportedRun(records.RunFiles):
         self.first_epoch, self.first_epoch_steps = None, 0
         # (kind, score, epoch, samples, seconds, end) of each; end: seconds since the start of the run
         self.evaluations, self.stage, self._start, self._now = [], None, None, 0.0
+        self.confusion = None  # of the last validation of classes of samples: a matrix per label
+        self.areas = {}  # balanced_accuracy and auc of that
         self.without_foreground = False  # of validations, so that no score is a success
         self.phases = PhaseSums()
 
@@ -67,6 +69,8 @@ class ReportedRun(records.RunFiles):
             seconds, epoch = finite(line, "seconds"), records.count(line, "epoch")
             self.evaluations.append((kind, score, epoch, records.count(line, "samples"), seconds,
                                      self._end_of(line)))
+            self.confusion = records.at(line, "confusion")
+            self.areas = {name: number(line, name) for name in ("balanced_accuracy", "auc")}
             self.without_foreground = self.without_foreground or line.get("empty") is True
         elif line["event"] == "phases":
             self.phases.add(line)
@@ -290,7 +294,8 @@ class Numbers:
         self.validation_samples = log.validation_samples or self.validation_samples
         if self.best is None and math.isfinite(log.best):
             self.kind, self.best = log.kind, log.best
-        self.target = log.target or self.target
+        if not self.files or self.kind == log.kind:  # else the log's is of another score
+            self.target = log.target or self.target
         if not log.finished:
             return
         self.has_log = True

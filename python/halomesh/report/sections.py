@@ -10,7 +10,7 @@ from halomesh.report.runs import group_runs
 from halomesh.report.scaling_sections import (Extrapolation, bench_section, extrapolation_section, measured_rates,
                                               roofline_section, scaling_section)
 from halomesh.report.time_sections import bandwidth_section, phases_section, staging_section, time_section
-from halomesh.report.training_sections import mean_error, options_section, predictions_section, training_section
+from halomesh.report.training_sections import options_section, predictions_section, quality_of, training_section
 from halomesh.texts import duration, percent, plural, shown
 
 SECTIONS = (options_section, training_section, time_section, phases_section, roofline_section, bench_section,
@@ -79,7 +79,7 @@ def verdict(input):
     """A sentence or two per group of runs: time, quality, rate, what limits."""
     sentences = [sentence_of(group) for group in group_runs(input.runs)]
     sentences = sentences or [sentence_of_bench(bench) for bench in input.benches]
-    sentences = sentences or [f"{file.name}: mean absolute error {mean_error(file):.5f} over "
+    sentences = sentences or [f"{file.name}: {quality_of(file)} over "
                               f"{plural(len(file.target[0]), 'sample')}." for file in input.predictions]
     if not sentences and input.traces:
         sentences = [f"{input.traces[0].name}: step {input.traces[0].step} of {plural(len(input.traces[0].ranks), 'rank')}."]

@@ -13,7 +13,9 @@ MOST_SAMPLES, MOST_OUTPUTS = 500, 8  # of predictions
 SCORE_TITLES = {
     "mae": ("mean absolute error", "Over the validation set, after an epoch."),
     "dice": ("mean Dice coefficient", "Of all classes but the first, over the validation set, after an epoch."),
-    "iou": ("mean intersection over union", "Of all classes, over the validation set, after an epoch.")}
+    "iou": ("mean intersection over union", "Of all classes, over the validation set, after an epoch."),
+    "accuracy": ("accuracy", "Share of the labels of the validation set that are predicted, after an epoch.")}
+MOST_CLASSES = 20  # of a matrix
 
 
 def options_in(record):
@@ -127,7 +129,34 @@ def training_section(input):
             if target:
                 figure.levels.append(Level(f"target {shown(target)}", target, 0))
             section.add(figure)
+    for number, curve in enumerate(curves, 1):
+        add_confusions(section, number, curve.run)
     return section
+
+
+def confusion_table(id, title, classes, matrix, caption):
+    """Rows are true classes, columns predicted ones. None for what is no square of so many numbers."""
+    if (not isinstance(matrix, list) or not 0 < len(matrix) <= MOST_CLASSES
+            or any(not isinstance(row, list) or len(row) != len(matrix) for row in matrix)):
+        return Table(id, title, [], "")
+    names = classes if len(classes) == len(matrix) else [str(c) for c in range(len(matrix))]
+    return Table(id, title, ["true class", *(f"as {name}" for name in names)], "<" + ">" * len(names), caption,
+                 [[name, *map(str, row)] for name, row in zip(names, matrix)])
+
+
+def add_confusions(section, number, run):
+    """What the samples of each class were predicted to be, in the last validation."""
+    found = run.files.confusion
+    if not isinstance(found, list):
+        return
+    names = records.at(run.record, "labels", "names") or []
+    classes = [str(name) for name in records.at(run.record, "labels", "classes") or []]
+    for label, matrix in enumerate(found):
+        title = names[label] if len(names) == len(found) > 1 else "classes"
+        section.add(confusion_table(f"confusion-{number}-{label}", f"{run.name}: {title}", classes, matrix,
+                                    "Samples of the last validation by true class, and what each was predicted to be."))
+    section.paragraphs.append(f"{run.name}: balanced accuracy {shown(run.files.areas['balanced_accuracy'])}, "
+                              f"area under the ROC curve {shown(run.files.areas['auc'])} in the last validation.")
 
 
 def errors_of(predicted, target):
@@ -139,6 +168,14 @@ def errors_of(predicted, target):
     pp, tt = (math.fsum((a - mean) ** 2 for a in values) for values, mean in ((predicted, p), (target, t)))
     pt = math.fsum((a - p) * (b - t) for a, b in zip(predicted, target))
     return absolute, math.sqrt(squares), p - t, pt / math.sqrt(pp * tt) if pp * tt > 0 else math.nan
+
+
+def quality_of(file):
+    """"mean absolute error 0.12000", or "accuracy 0.95000" of labels."""
+    if file.are_classes:
+        hits = [found == true for values in zip(file.predicted, file.target) for found, true in zip(*values)]
+        return f"accuracy {sum(hits) / len(hits):.5f}"
+    return f"mean absolute error {mean_error(file):.5f}"
 
 
 def mean_error(file):
@@ -162,6 +199,17 @@ def scatter(file, output, number):
     return figure.add(Series("samples", POINTS, [Point(target[i], predicted[i], label=f"sample {i}") for i in chosen]))
 
 
+def labels_table(file, output, number):
+    """The confusion matrix of one label."""
+    predicted, target = ([int(value) for value in values[output]] for values in (file.predicted, file.target))
+    count = max([1, len(file.classes) - 1, *predicted, *target]) + 1
+    matrix = [[0] * count for _ in range(count)]
+    for found, true in zip(predicted, target):
+        matrix[true][found] += 1
+    return confusion_table(f"classes-{number}-{output}", f"{file.name}: {file.outputs[output]}", file.classes, matrix,
+                           "Samples by true class, and what each is predicted to be.")
+
+
 def predictions_section(input):
     section = Section("predictions", "Predictions")
     table = Table("prediction-errors", "Errors of the predictions",
@@ -170,11 +218,15 @@ def predictions_section(input):
                   "Bias: mean of prediction - target. The last column is what a constant reaches.")
     for number, file in enumerate(input.predictions, 1):
         for output, (predicted, target) in enumerate(zip(file.predicted, file.target)):
+            if file.are_classes:
+                section.add(labels_table(file, output, number))
+                continue
             if output < MOST_OUTPUTS:
                 section.add(scatter(file, output, number))
             absolute, square, bias, correlation = errors_of(predicted, target)
             constant = errors_of([statistics_of(target).mean] * len(target), target)[0]
             table.rows.append([file.name, file.outputs[output], str(len(target)), shown(absolute), shown(square),
                                shown(bias), f"{correlation:.4f}", shown(constant)])
-        section.paragraphs.append(f"{file.name}: mean absolute error of all outputs {mean_error(file):.5f}.")
+        of = " of all outputs" if len(file.target) > 1 else ""
+        section.paragraphs.append(f"{file.name}: {quality_of(file)}{of}.")
     return section.add(table)

@@ -11,8 +11,12 @@
 
 namespace halomesh {
 
-GeneratedReader::GeneratedReader(std::uint64_t seed, const Shape& shape, std::int64_t classes)
-    : seed_(seed), shape_(shape), classes_(narrow<std::uint32_t>(classes)) {
+GeneratedReader::GeneratedReader(std::uint64_t seed, const Shape& shape, std::int64_t classes,
+                                 std::int64_t sample_classes)
+    : seed_(seed),
+      shape_(shape),
+      classes_(narrow<std::uint32_t>(classes)),
+      sample_classes_(narrow<std::uint32_t>(sample_classes)) {
   std::array<std::int16_t, 256> quantiles{};
   std::int16_t count = 0;
   double probability = std::exp(-1.0), below = probability;
@@ -70,8 +74,12 @@ void GeneratedReader::read(std::int64_t sample, AnyView dst, AnyView targets) {
   if (targets.span.empty()) return;
   if (targets.type == DataType::kUint8) return fill_labels(sample, targets.as<std::uint8_t>());
   const CounterRng rng(seed_, RandomUse::kSynth, narrow<std::uint32_t>(sample), 2);
-  for (std::int64_t t = targets.span.lo[kC]; t < targets.span.hi[kC]; ++t)
-    targets.as<float>().at(0, t, 0, 0, 0) = 2 * rng.uniform(static_cast<std::uint64_t>(t)) - 1;
+  for (std::int64_t t = targets.span.lo[kC]; t < targets.span.hi[kC]; ++t) {
+    const auto index = static_cast<std::uint64_t>(t);
+    targets.as<float>().at(0, t, 0, 0, 0) =
+        sample_classes_ > 0 ? static_cast<float>(rng.block(index)[0] % sample_classes_)
+                            : 2 * rng.uniform(index) - 1;
+  }
 }
 
 }  // namespace halomesh

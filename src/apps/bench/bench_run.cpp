@@ -57,7 +57,8 @@ class MeasuredTraining {
       if (computes)
         loader_ = std::make_unique<DirectLoader>(
             std::make_unique<GeneratedReader>(plan.seed, network.model.input(),
-                                              network.geometry.tensors().back().shape.c),
+                                              network.geometry.tensors().back().shape.c,
+                                              loss_.sample_classes()),
             spec);
     if (loader_ == nullptr) loader_ = std::make_unique<IdleLoader>(spec);
     loader_->append(order(plan.warm_up + plan.steps).validation());

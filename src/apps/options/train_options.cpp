@@ -113,7 +113,7 @@ void add_run_options(Options& options, const std::string& default_out) {
       .as(kComputing)
       .add<double>("target-score", "X", 0.0,
                    "stop when the score of a validation reaches X: an MAE of at most X, or a Dice "
-                   "coefficient or IoU of at least X; 0: never")
+                   "coefficient, IoU or accuracy of at least X; 0: never")
       .at_least(0)
       .needs("evaluate-every")
       .add<double>("target-mae", "X", 0.0,

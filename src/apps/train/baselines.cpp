@@ -2,6 +2,7 @@
 // Simple predictors: see baselines.hpp.
 #include "src/apps/train/baselines.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 
@@ -69,7 +70,35 @@ std::vector<TargetQuality> quality_with(
   return quality_of(sums);
 }
 
+/// The numbers of samples of each class of each label.
+std::vector<double> class_counts(const Comm& world, const Dataset& dataset, std::int64_t classes) {
+  const Share share = read_share(world, dataset, nullptr);
+  std::vector<double> counts(share.targets.width * static_cast<std::size_t>(classes));
+  for (std::size_t r = 0; r < share.targets.count(); ++r)
+    for (std::size_t t = 0; t < share.targets.width; ++t)
+      counts[t * static_cast<std::size_t>(classes) +
+             static_cast<std::size_t>(share.targets[r][t])] += 1;
+  world.sum(counts);
+  return counts;
+}
+
 }  // namespace
+
+MajorityBaseline majority_baseline(const Comm& world, const Dataset& training, const Dataset& split,
+                                   std::int64_t classes) {
+  const std::vector<double> fitted = class_counts(world, training, classes),
+                            measured = class_counts(world, split, classes);
+  MajorityBaseline baseline;
+  double correct = 0, all = 0;
+  for (auto of_label = fitted.begin(); of_label != fitted.end(); of_label += classes) {
+    const auto most = std::max_element(of_label, of_label + classes);
+    baseline.classes.push_back(most - of_label);
+    correct += measured[static_cast<std::size_t>(most - fitted.begin())];
+  }
+  for (const double count : measured) all += count;
+  baseline.accuracy = correct / all;
+  return baseline;
+}
 
 std::vector<Baseline> baselines(const Comm& world, const Dataset& training, const Dataset& split,
                                 bool with_spectrum) {

@@ -25,4 +25,13 @@ struct Baseline {
 std::vector<Baseline> baselines(const Comm& world, const Dataset& training, const Dataset& split,
                                 bool with_spectrum);
 
+/// Always predicts the class of each label that is the most frequent in training.
+struct MajorityBaseline {
+  std::vector<std::int64_t> classes;
+  double accuracy = 0;  ///< on the split
+};
+/// Reads the labels of both splits. Collective over `world`; every rank gets the result.
+MajorityBaseline majority_baseline(const Comm& world, const Dataset& training, const Dataset& split,
+                                   std::int64_t classes);
+
 }  // namespace halomesh

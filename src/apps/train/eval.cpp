@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The command `eval`: measures how well a checkpoint predicts the targets of a data set. Prints the
 // results; the pass itself is in runtime/step/evaluator.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -8,7 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "joined.hpp"
+#include "printable.hpp"
 #include "runtime/data/open_dataset.hpp"
+#include "runtime/log/metrics.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
@@ -26,20 +31,32 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Throws UsageError if --baseline is for another kind of network.
-void check_baseline(const Options& options, bool segments) {
+/// A kind of networks with its baselines, the simplest first.
+struct BaselineKind {
+  const char* networks;
+  std::vector<std::string> names;
+};
+
+/// The --baseline for a network with this loss; "off" for none. Throws UsageError if it is for
+/// another kind of network.
+std::string baseline_for(const Options& options, const Loss& loss) {
+  const std::array<BaselineKind, 3> kinds{{{"predict numbers", {"mean", "spectrum"}},
+                                           {"classify voxels", {"background", "threshold"}},
+                                           {"classify samples", {"majority"}}}};
+  const bool segments = loss.target_type() == DataType::kUint8;
+  const BaselineKind& own = kinds[segments ? 1 : loss.sample_classes() > 0 ? 2 : 0];
   const auto wanted = options.get<std::string>("baseline");
-  const bool of_classes = wanted == "background" || wanted == "threshold";
-  if (wanted == "off" || of_classes == segments) return;
-  throw UsageError(
-      fmt::format("--baseline {} is for networks that {}", wanted,
-                  of_classes ? "classify voxels" : "predict numbers"),
-      of_classes ? "use --baseline mean or spectrum" : "use --baseline background or threshold");
+  if (wanted == "auto") return own.names.front();
+  for (const BaselineKind& kind : kinds)
+    if (&kind != &own && std::ranges::find(kind.names, wanted) != kind.names.end())
+      throw UsageError(fmt::format("--baseline {} is for networks that {}", wanted, kind.networks),
+                       fmt::format("use --baseline {}", joined(own.names, " or ")));
+  return wanted;
 }
 
 std::vector<Baseline> wanted_baselines(const Comm& world, const Options& options,
                                        const NetworkSpec& network, std::size_t targets) {
-  const auto wanted = options.get<std::string>("baseline");
+  const std::string wanted = baseline_for(options, *loss_of(network));
   if (wanted == "off") return {};
   const auto open = [&](const std::string& split) {
     return open_dataset(world, evaluated_source(world, options), split,
@@ -51,7 +68,7 @@ std::vector<Baseline> wanted_baselines(const Comm& world, const Options& options
 
 std::vector<ClassBaseline> wanted_class_baselines(const Comm& world, const Options& options,
                                                   const NetworkSpec& network, std::size_t classes) {
-  const auto wanted = options.get<std::string>("baseline");
+  const std::string wanted = baseline_for(options, *loss_of(network));
   if (wanted == "off") return {};
   const auto open = [&](const std::string& split) {
     return open_dataset(world, evaluated_source(world, options), split,
@@ -194,12 +211,79 @@ Json report_targets(const Comm& world, const Options& options, const NetworkSpec
   return json;
 }
 
+/// A row per class of a label: its samples, the shares of them and of its predictions that are
+/// correct and, of few classes, what its samples are predicted to be.
+TextTable label_table(const std::string& label, const std::vector<std::string>& classes,
+                      const ConfusionMatrix& confusion) {
+  constexpr std::size_t kMostColumns = 10;
+  const bool is_small = classes.size() <= kMostColumns;
+  std::vector<std::string> header{label, "samples", "recall", "precision"};
+  for (const std::string& name : is_small ? classes : std::vector<std::string>())
+    header.push_back("as " + name);
+  TextTable table(header, "<" + std::string(header.size() - 1, '>'));
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    std::int64_t samples = 0, predicted = 0;
+    for (std::size_t other = 0; other < classes.size(); ++other) {
+      samples += confusion[c][other];
+      predicted += confusion[other][c];
+    }
+    const auto share = [&](std::int64_t all) {
+      return digits(static_cast<double>(confusion[c][c]) / static_cast<double>(all));
+    };
+    std::vector<std::string> row{classes[c], std::to_string(samples), share(samples),
+                                 share(predicted)};
+    for (std::size_t other = 0; is_small && other < classes.size(); ++other)
+      row.push_back(std::to_string(confusion[c][other]));
+    table.add(row);
+  }
+  return table;
+}
+
+/// Prints the quality of classes of samples; returns it as JSON. Collective.
+Json report_labels(const Comm& world, const Options& options, const NetworkSpec& network,
+                   const Evaluation& result, Json json) {
+  const auto loss = loss_of(network);
+  const LabelNames names = label_names(world, options, network, *loss);
+  const ClassScores& scores = *result.labels;
+  json["accuracy"] = result.score;
+  json["loss"] = result.loss;
+  add_to_json(json, scores);
+  json["labels"] = names.labels;
+  json["classes"] = names.classes;
+  json["baselines"] = Json::object();
+  std::string baseline;
+  if (baseline_for(options, *loss) != "off") {
+    const TargetSpec targets =
+        targets_of(*loss, make_model(network).geometry({1, 1, 1}).tensors().back().shape);
+    const auto open = [&](const std::string& split) {
+      return open_dataset(world, evaluated_source(world, options), split,
+                          sample_shape(options, network), targets);
+    };
+    const MajorityBaseline majority = majority_baseline(
+        world, *open("train"), *open(options.get<std::string>("split")), loss->sample_classes());
+    std::vector<std::string> always;
+    for (const std::int64_t c : majority.classes)
+      always.push_back(printable(names.classes[static_cast<std::size_t>(c)]));
+    json["baselines"]["majority"] = {{"classes", always}, {"accuracy", majority.accuracy}};
+    baseline = fmt::format("accuracy of always predicting {} {:g}\n", joined(always, ", "),
+                           majority.accuracy);
+  }
+  if (world.rank() == 0) {
+    std::cout << "balanced accuracy " << scores.balanced_accuracy << "\nAUC " << scores.auc << '\n'
+              << baseline;
+    for (std::size_t l = 0; l < names.labels.size(); ++l)
+      std::cout << '\n' << label_table(names.labels[l], names.classes, scores.confusion[l]);
+    std::cout << std::flush;
+  }
+  return json;
+}
+
 int eval(const Comm& world, const Options& options) {
   const auto file = options.get<std::string>("json");
   if (!file.empty()) check_output_file(world, options, "json", {"checkpoint", "data"});
   const NetworkSpec network =
       network_spec(checkpoint_model_options(world, options.get<std::string>("checkpoint")));
-  check_baseline(options, classifies_voxels(network));
+  baseline_for(options, *loss_of(network));
   std::string checkpoint;
   const Evaluation result = [&] {  // whose memory is released before baselines are computed
     CheckpointEvaluation evaluation(world, options);
@@ -208,12 +292,13 @@ int eval(const Comm& world, const Options& options) {
   }();
   const bool segments = !result.classes.empty();
   if (world.rank() == 0)
-    std::cout << title_of(result.kind) << ' ' << result.score << (segments ? "\nloss " : "\nMSE ")
-              << result.loss << "\nsamples " << result.samples << "\nspeed "
+    std::cout << title_of(result.kind) << ' ' << result.score
+              << (segments || result.labels ? "\nloss " : "\nMSE ") << result.loss << "\nsamples "
+              << result.samples << "\nspeed "
               << static_cast<double>(result.samples) / result.seconds << " samples/s" << std::endl;
   Json json = result_as_json(checkpoint, options, result);
-  json = segments ? report_classes(world, options, network, result, std::move(json))
-                  : report_targets(world, options, network, result, std::move(json));
+  const auto report = segments ? report_classes : result.labels ? report_labels : report_targets;
+  json = report(world, options, network, result, std::move(json));
   if (!file.empty()) write_record(world, file, json);
   return kExitDone;
 }
@@ -227,13 +312,18 @@ int run_eval(int argc, char** argv) {
                   "mpirun -n 4 halomesh eval --checkpoint run --data data --parts 2x1x1");
   add_evaluation_options(options);
   options
-      .add_choice("baseline", {"off", "mean", "spectrum", "background", "threshold"}, "off",
-                  "compare with what is fitted to train/: mean (also without a value): always "
-                  "predict the mean of its targets; spectrum: that and a quadratic regression on "
-                  "the power spectra of the channels, which reads all of train/; of classes of "
-                  "voxels: background: always the first class; threshold: that and, for each "
-                  "class, the interval of the values of one channel that fits it best in train/")
-      .implicit("mean")
+      .add_choice(
+          "baseline", {"off", "auto", "mean", "spectrum", "background", "threshold", "majority"},
+          "off",
+          "compare with what is fitted to train/; auto (also without a value): the simplest "
+          "for the network; mean: always predict the mean of its targets; spectrum: that and a "
+          "quadratic regression on "
+          "the power spectra of the channels, which reads all of train/; of classes of "
+          "voxels: background: always the first class; threshold: that and, for each "
+          "class, the interval of the values of one channel that fits it best in train/; of "
+          "classes of samples: majority: "
+          "always the most frequent one")
+      .implicit("auto")
       .add<std::string>("json", "FILE", "", "also write the results as JSON");
   return run_parallel(argc, argv, options, [&](const Comm& world) { return eval(world, options); });
 }

@@ -38,9 +38,13 @@ NetworkOnMesh::NetworkOnMesh(const Comm& world, PlannedNetwork planned,
       mesh(world, shape),
       parameters(parameters_in_memory(geometry, mesh.part(), std::move(states))) {}
 
-bool classifies_voxels(const NetworkSpec& network) {
+std::unique_ptr<Loss> loss_of(const NetworkSpec& network) {
   const ModelGeometry geometry = make_model(network).geometry({1, 1, 1});
-  return network.make_loss(geometry.tensors().back().shape)->target_type() == DataType::kUint8;
+  return network.make_loss(geometry.tensors().back().shape);
+}
+
+bool classifies_voxels(const NetworkSpec& network) {
+  return loss_of(network)->target_type() == DataType::kUint8;
 }
 
 }  // namespace halomesh

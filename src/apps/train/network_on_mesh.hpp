@@ -45,6 +45,8 @@ struct NetworkOnMesh : PlannedNetwork {
   Parameters parameters;
 };
 
+/// The loss of the network for samples of its input.
+std::unique_ptr<Loss> loss_of(const NetworkSpec& network);
 /// True if the network assigns a class to each voxel, and not numbers to a sample.
 bool classifies_voxels(const NetworkSpec& network);
 

@@ -4,9 +4,13 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <initializer_list>
 #include <iostream>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "counted.hpp"
@@ -27,18 +31,44 @@
 namespace halomesh {
 namespace {
 
-/// Predictions and targets of samples in any order, with `width` values each.
-struct Predictions {
-  std::size_t width = 0;
-  bool has_truth = true;
-  std::vector<std::string> names{};  // one for each sample
-  std::vector<std::int64_t> samples;
-  std::vector<float> predicted, expected;
+/// Values of all samples, as many of each as there are titles.
+struct PredictedValues {
+  const char* kind = "";
+  std::vector<std::string> titles{};  // without any, numbers from 0
+  std::vector<float> values{};
 
-  void add(std::int64_t sample, const float* prediction, const float* target) {
+  std::size_t width(std::size_t samples) const {
+    return samples == 0 ? 0 : values.size() / samples;
+  }
+};
+
+/// Predictions of samples in any order.
+struct Predictions {
+  std::vector<std::int64_t> samples{};
+  std::vector<std::string> names{};  // one for each sample
+  std::vector<PredictedValues> all{{"predicted"}, {"probability"}, {"target"}};
+
+  void add(std::int64_t sample, std::initializer_list<std::span<const float>> values) {
     samples.push_back(sample);
-    predicted.insert(predicted.end(), prediction, prediction + width);
-    expected.insert(expected.end(), target, target + width);
+    auto to = all.begin();
+    for (const auto of_kind : values) {
+      to->values.insert(to->values.end(), of_kind.begin(), of_kind.end());
+      ++to;
+    }
+  }
+  /// Brings them into the order of samples.
+  void sort() {
+    std::vector<std::size_t> order(samples.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return samples[a] < samples[b]; });
+    for (PredictedValues& kind : all) {
+      const std::size_t width = kind.width(samples.size());
+      const std::vector<float> before = std::exchange(kind.values, {});
+      for (const std::size_t i : order)
+        kind.values.insert(kind.values.end(), &before[i * width], &before[i * width] + width);
+    }
+    std::sort(samples.begin(), samples.end());
   }
 };
 
@@ -56,20 +86,12 @@ std::vector<T> gather(const Comm& world, const std::vector<T>& mine) {
 
 /// All ranks' predictions by ascending sample, on every rank. Collective over `world`.
 Predictions gather_sorted(const Comm& world, const Predictions& mine) {
-  Predictions all;
-  all.width = static_cast<std::size_t>(world.max(static_cast<std::int64_t>(mine.width)));
-  all.samples = gather(world, mine.samples);
-  all.predicted = gather(world, mine.predicted);
-  all.expected = gather(world, mine.expected);
-  std::vector<std::size_t> order(all.samples.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t a, std::size_t b) { return all.samples[a] < all.samples[b]; });
-  Predictions sorted;
-  sorted.width = all.width;
-  for (std::size_t i : order)
-    sorted.add(all.samples[i], &all.predicted[i * all.width], &all.expected[i * all.width]);
-  return sorted;
+  Predictions found;
+  found.samples = gather(world, mine.samples);
+  for (std::size_t kind = 0; kind < found.all.size(); ++kind)
+    found.all[kind].values = gather(world, mine.all[kind].values);
+  found.sort();
+  return found;
 }
 
 /// A cell of CSV (RFC 4180).
@@ -80,77 +102,107 @@ std::string quoted(const std::string& cell) {
   return all + '"';
 }
 
-/// The CSV text. Columns have the targets' names or, without names, numbers from 0.
-std::string as_csv(const Predictions& p, const std::vector<std::string>& names) {
+/// The CSV text. Classes of samples also have a column with the name of the class.
+std::string as_csv(const Predictions& p, const std::vector<std::string>& classes) {
+  const std::size_t samples = p.samples.size();
   std::ostringstream text;
   text.precision(9);
-  text << "sample,name";
-  const auto for_each_kind = [&p](const auto& add) {
-    add("predicted", p.predicted);
-    if (p.has_truth) add("target", p.expected);
-  };
-  for_each_kind([&](const char* kind, const std::vector<float>&) {
-    for (std::size_t t = 0; t < p.width; ++t)
-      text << ',' << kind << '_' << (names.empty() ? std::to_string(t) : names[t]);
-  });
+  text << "sample,name" << (classes.empty() ? "" : ",class");
+  for (const PredictedValues& kind : p.all)
+    for (std::size_t t = 0; t < kind.width(samples); ++t)
+      text << ','
+           << quoted(fmt::format("{}_{}", kind.kind,
+                                 kind.titles.empty() ? std::to_string(t) : kind.titles[t]));
   text << '\n';
-  for (std::size_t i = 0; i < p.samples.size(); ++i) {
+  for (std::size_t i = 0; i < samples; ++i) {
     text << p.samples[i] << ',' << quoted(p.names[i]);
-    for_each_kind([&](const char*, const std::vector<float>& values) {
-      for (std::size_t t = 0; t < p.width; ++t) text << ',' << values[i * p.width + t];
-    });
+    if (!classes.empty())
+      text << ',' << quoted(classes[static_cast<std::size_t>(p.all.front().values[i])]);
+    for (const PredictedValues& kind : p.all)
+      for (std::size_t t = 0; t < kind.width(samples); ++t)
+        text << ',' << kind.values[i * kind.width(samples) + t];
     text << '\n';
   }
   return text.str();
 }
 
-void write_hdf5(const std::filesystem::path& path, const Predictions& p,
-                const std::vector<std::string>& names) {
+void write_hdf5(const std::filesystem::path& path, const Predictions& p) {
   AtomicFile target(path, AtomicFile::Writers::kSeveral);
   {
     Hdf5File file = Hdf5File::create(target.temporary_path());
     const auto rows = static_cast<std::int64_t>(p.samples.size());
-    const auto width = static_cast<std::int64_t>(p.width);
     const auto add = [&file](const std::string& name, const Extents& extents, auto values) {
       using Value = typename decltype(values)::value_type;
       file.create_dataset(name, hdf5_type<Value>(), extents);
       file.write(name, Slab::whole(extents), values);
     };
     add("/sample", {rows}, std::span<const std::int64_t>(p.samples));
-    add("/predicted", {rows, width}, std::span<const float>(p.predicted));
     file.write_texts("/name", p.names);
-    if (p.has_truth) add("/target", {rows, width}, std::span<const float>(p.expected));
-    for (const char* values : {"/predicted", "/target"})
-      if (!names.empty() && file.contains(values))
-        file.write_attribute(values, "names", joined(names, ","));
+    for (const PredictedValues& kind : p.all) {
+      if (kind.values.empty()) continue;
+      const auto path_in = fmt::format("/{}", kind.kind);
+      add(path_in, {rows, static_cast<std::int64_t>(kind.width(p.samples.size()))},
+          std::span<const float>(kind.values));
+      if (!kind.titles.empty()) file.write_attribute(path_in, "names", joined(kind.titles, ","));
+    }
     file.close();
   }
   target.commit();
 }
 
-/// Writes the predictions of a network of numbers, as .csv or .h5.
+/// The most probable class, or of each output whether it is more probable than not.
+std::vector<float> predicted_labels(std::span<const float> outputs, const Loss& loss) {
+  if (!loss.takes_yes_or_no())
+    return {static_cast<float>(std::max_element(outputs.begin(), outputs.end()) - outputs.begin())};
+  std::vector<float> labels;
+  for (const float output : outputs) labels.push_back(output > 0 ? 1.0F : 0.0F);
+  return labels;
+}
+
+/// Writes the predictions of a network of numbers, or of classes of samples, as .csv or .h5.
 Evaluation predict_numbers(const Comm& world, const Options& options,
                            CheckpointEvaluation& evaluation, const std::filesystem::path& out) {
   Predictions mine;
+  const Loss& loss = evaluation.loss();
+  const bool has_truth = evaluation.data().has_truth();
   Evaluation result = evaluation.run(
       [&](std::span<const std::int64_t> samples, ConstView output, AnyConstView targets) {
-        mine.width = static_cast<std::size_t>(output.sample_volume());
-        std::vector<float> predicted(mine.width);
+        const auto width = static_cast<std::size_t>(output.sample_volume());
+        const auto expected =
+            static_cast<std::size_t>(has_truth ? targets.as<float>().sample_volume() : 0);
         for (std::size_t i = 0; i < samples.size(); ++i) {
-          to_targets(evaluation.loss().target_scales(), output.span.lo[kC],
-                     {output.data + i * mine.width, mine.width}, predicted);
-          mine.add(samples[i], predicted.data(), targets.as<float>().data + i * mine.width);
+          const std::span<const float> outputs(output.data + i * width, width);
+          std::vector<float> predicted(width), probabilities;
+          if (loss.sample_classes() > 0) {
+            predicted = predicted_labels(outputs, loss);
+            probabilities.assign(outputs.begin(), outputs.end());
+            loss.to_probabilities(probabilities);
+          } else {
+            to_targets(loss.target_scales(), output.span.lo[kC], outputs, predicted);
+          }
+          mine.add(samples[i], {predicted, probabilities,
+                                std::span(targets.as<float>().data + i * expected, expected)});
         }
       });
   Predictions all = gather_sorted(world, mine);
-  all.has_truth = evaluation.data().has_truth();
   for (const std::int64_t sample : world.rank() == 0 ? all.samples : std::vector<std::int64_t>())
     all.names.push_back(evaluation.data().name(sample));
-  const auto names = target_names(world, options, evaluation.network(), all.width);
+  std::vector<std::string> classes;
+  PredictedValues &predicted = all.all[0], &probabilities = all.all[1];
+  if (loss.sample_classes() > 0) {
+    const LabelNames names = label_names(world, options, evaluation.network(), loss);
+    predicted.titles = names.labels;
+    probabilities.titles = loss.takes_yes_or_no() ? names.labels : names.classes;
+    if (!loss.takes_yes_or_no()) classes = names.classes;
+  } else {
+    predicted.titles =
+        target_names(world, options, evaluation.network(), predicted.width(all.samples.size()));
+  }
+  all.all[2].titles = predicted.titles;
   if (world.rank() == 0 && out.extension() == ".csv")
-    write_file_atomically(out, as_csv(all, names));
+    write_file_atomically(out, as_csv(all, classes));
   else if (world.rank() == 0)
-    write_hdf5(out, all, names);
+    write_hdf5(out, all);
   return result;
 }
 
@@ -213,9 +265,9 @@ int predict(const Comm& world, const Options& options) {
     require_table(out);
   }
   if (!segments && options.get<bool>("probabilities"))
-    throw UsageError(fmt::format("--probabilities: the network {} predicts numbers, not classes",
+    throw UsageError(fmt::format("--probabilities: the network {} does not classify voxels",
                                  network.network->name),
-                     "leave it out");
+                     "leave it out; probabilities of classes of samples are always written");
   CheckpointEvaluation evaluation(world, options, false);
   const Evaluation result = segments ? predict_classes(world, options, evaluation, out, *format)
                                      : predict_numbers(world, options, evaluation, out);

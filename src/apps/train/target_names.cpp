@@ -98,6 +98,14 @@ std::vector<std::string> class_names(const Comm& world, const Options& options,
   return names;
 }
 
+LabelNames label_names(const Comm& world, const Options& options, const NetworkSpec& network,
+                       const Loss& loss) {
+  const auto targets = static_cast<std::size_t>(loss.target_shape().c);
+  const auto classes = static_cast<std::size_t>(loss.sample_classes());
+  if (loss.takes_yes_or_no()) return {target_titles(world, options, network, targets), {"0", "1"}};
+  return {{"class"}, class_names(world, options, network, classes)};
+}
+
 void warn_of_absent_class(const std::string& where, const std::string& name, std::size_t number,
                           const char* what) {
   std::cerr << fmt::format(

@@ -38,6 +38,15 @@ std::vector<std::string> target_titles(const Comm& world, const Options& options
 std::vector<std::string> class_names(const Comm& world, const Options& options,
                                      const NetworkSpec& network, std::size_t count);
 
+/// The names of the labels of samples, and of their classes.
+struct LabelNames {
+  std::vector<std::string> labels, classes;
+};
+/// Those of a loss with sample_classes(): "class" and class_names(), or, of several labels,
+/// target_titles() and "0" and "1". Collective over `world`.
+LabelNames label_names(const Comm& world, const Options& options, const NetworkSpec& network,
+                       const Loss& loss);
+
 /// Prints a warning of a class without a voxel: `where` there is none, and `what` follows. Local.
 void warn_of_absent_class(const std::string& where, const std::string& name, std::size_t number,
                           const char* what);

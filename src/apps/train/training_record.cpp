@@ -75,11 +75,16 @@ const char* name_of(TrainingEnd end) {
 }
 
 Json end_record(const TrainingResult& result, double seconds) {
-  return {{"time", unix_time()},
-          {"seconds", seconds},
-          {"result", name_of(result.end)},
-          {"steps", result.steps},
-          {"epochs", result.epochs}};
+  Json json = {{"time", unix_time()},
+               {"seconds", seconds},
+               {"result", name_of(result.end)},
+               {"steps", result.steps},
+               {"epochs", result.epochs}};
+  if (result.last_evaluation && result.last_evaluation->labels) {
+    json["validation"]["accuracy"] = result.last_evaluation->score;
+    add_to_json(json["validation"], *result.last_evaluation->labels);
+  }
+  return json;
 }
 
 Json job_record(const std::function<const char*(const char*)>& variable) {

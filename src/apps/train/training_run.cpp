@@ -155,15 +155,23 @@ bool is_constant(const TargetQuality& q) {
          std::abs(squares - q.bias * q.bias - variance) < 1e-6 * variance;
 }
 
+/// Whether all samples have the same prediction.
+bool predicts_one(const Evaluation& result) {
+  return result.labels ? result.labels->is_constant()
+                       : std::all_of(result.targets.begin(), result.targets.end(), is_constant);
+}
+
 /// Makes rank 0 warn, once, of validations that repeat and of predictions that do not vary.
 void watch_targets(const Comm& world, TrainerOptions& trainer) {
   if (world.rank() != 0) return;
-  trainer.after_validation = [scores = std::vector<double>(),
+  trainer.after_validation = [losses = std::vector<double>(), alike = 0,
                               warned = false](const Evaluation& result) mutable {
-    scores.push_back(result.score);
-    const std::size_t n = scores.size();
-    const bool repeats = n > 2 && scores[n - 1] == scores[n - 2] && scores[n - 2] == scores[n - 3];
-    const bool is_same = std::all_of(result.targets.begin(), result.targets.end(), is_constant);
+    losses.push_back(result.loss);
+    const std::size_t n = losses.size();
+    const bool repeats = n > 2 && losses[n - 1] == losses[n - 2] && losses[n - 2] == losses[n - 3];
+    alike = predicts_one(result) ? alike + 1 : 0;
+    // Classes often begin with the most frequent one.
+    const bool is_same = alike >= (result.labels ? 5 : 1);
     if (warned || n < 3 || (!repeats && !is_same)) return;
     warned = true;
     std::cerr << fmt::format(
@@ -208,14 +216,15 @@ void watch_classes(const Comm& world, const Options& options, const NetworkSpec&
 }
 
 /// Names of classes or targets go with the checkpoints, to be used on data that have none.
-void keep_names(const Comm& world, const Options& options, const Dataset& data,
+void keep_names(const Comm& world, const Options& options, const Dataset& data, const Loss& loss,
                 const TargetSpec& targets, const std::optional<LoadedCheckpoint>& from,
                 TrainerOptions& trainer) {
-  const bool are_classes = targets.classes > 0;
+  const bool of_samples = loss.sample_classes() > 0 && !loss.takes_yes_or_no();
+  const std::int64_t classes = of_samples ? loss.sample_classes() : targets.classes;
   std::string names =
-      data_names(world, options.get<std::string>("data"), are_classes ? "classes" : "targets",
-                 static_cast<std::size_t>(are_classes ? targets.classes : targets.scalars));
-  if (names.empty()) names = data.target_titles();
+      data_names(world, options.get<std::string>("data"), classes > 0 ? "classes" : "targets",
+                 static_cast<std::size_t>(classes > 0 ? classes : targets.scalars));
+  if (names.empty() && !of_samples) names = data.target_titles();
   if (names.empty() && from && from->state.run.contains(kOutputNames))
     names = from->state.run.at(kOutputNames);
   if (!names.empty()) trainer.run[kOutputNames] = names;
@@ -373,7 +382,7 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
   const std::optional<LoadedCheckpoint> from = load_parameters(network, options);
   if (from && !from->warning.empty()) warn(world, from->warning);
   scale_data(network, options, from, *training, trainer_settings);
-  keep_names(world, options, *training, targets, from, trainer_settings);
+  keep_names(world, options, *training, *network.loss, targets, from, trainer_settings);
 
   const std::array<double, 3> spacing = spacing_in(world, *training);
   if (trainer_settings.augment)
@@ -400,6 +409,10 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
                       {network, trainer_settings, training->size(),
                        validation ? validation->size() : 0, trainer.executor().implementations()});
   if (recompute) record["recompute"] = to_json(*recompute);
+  if (network.loss->sample_classes() > 0) {
+    const LabelNames names = label_names(world, options, network.spec, *network.loss);
+    record["labels"] = {{"names", names.labels}, {"classes", names.classes}};
+  }
   write_record(world, trainer_settings.out / "run.json", record);
   warn_of_slow_kernels(world, trainer.executor().implementations());
   say(world,

@@ -38,11 +38,11 @@ class MeanAbsoluteError final : public MeanSquaredError {
   }
 };
 
-const Registered<NamedLoss> kMeanAbsoluteError([] {
-  return NamedLoss{"mae", "the mean absolute error", DataType::kFloat32,
-                   [](const Shape& output, const LossSettings&) -> std::unique_ptr<Loss> {
-                     return std::make_unique<MeanAbsoluteError>(output);
-                   }};
+const Registered<NamedSampleLoss> kMeanAbsoluteError([] {
+  return NamedSampleLoss{{"mae", "the mean absolute error",
+                          [](const Shape& output, const LossSettings&) -> std::unique_ptr<Loss> {
+                            return std::make_unique<MeanAbsoluteError>(output);
+                          }}};
 });
 
 }  // namespace

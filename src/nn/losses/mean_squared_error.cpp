@@ -88,11 +88,11 @@ Quality MeanSquaredError::quality(std::span<const double> terms) const {
 
 namespace {
 
-const Registered<NamedLoss> kMeanSquaredError([] {
-  return NamedLoss{"mse", "the mean squared error", DataType::kFloat32,
-                   [](const Shape& output, const LossSettings&) -> std::unique_ptr<Loss> {
-                     return std::make_unique<MeanSquaredError>(output);
-                   }};
+const Registered<NamedSampleLoss> kMeanSquaredError([] {
+  return NamedSampleLoss{{"mse", "the mean squared error",
+                          [](const Shape& output, const LossSettings&) -> std::unique_ptr<Loss> {
+                            return std::make_unique<MeanSquaredError>(output);
+                          }}};
 });
 
 }  // namespace

@@ -233,14 +233,12 @@ std::unique_ptr<Loss> made(const Shape& output, const LossSettings& settings) {
 }
 
 const Registered<NamedLoss> kCrossEntropy([] {
-  return NamedLoss{"ce", "the cross entropy of voxels", DataType::kUint8, made<1, 0>};
+  return NamedLoss{"ce", "the cross entropy of voxels", made<1, 0>};
 });
 const Registered<NamedLoss> kDice([] {
-  return NamedLoss{"dice", "1 - soft Dice of the foreground", DataType::kUint8, made<0, 1>};
+  return NamedLoss{"dice", "1 - soft Dice of the foreground", made<0, 1>};
 });
-const Registered<NamedLoss> kBoth([] {
-  return NamedLoss{"dice+ce", "half of each", DataType::kUint8, made<1, 1>};
-});
+const Registered<NamedLoss> kBoth([] { return NamedLoss{"dice+ce", "half of each", made<1, 1>}; });
 
 }  // namespace
 

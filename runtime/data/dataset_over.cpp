@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// The share of a data set that belongs to a split: see dataset_over.hpp.
+#include "runtime/data/dataset_over.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "error.hpp"
+#include "rng.hpp"
+
+namespace halomesh {
+
+std::vector<std::int64_t> in_share(double share, const std::string& split,
+                                   const std::vector<std::string>& names) {
+  std::vector<std::pair<double, std::int64_t>> ranked;
+  for (const std::string& name : names)
+    ranked.emplace_back(CounterRng(content_hash(name), RandomUse::kOrder).uniform(0),
+                        std::ssize(ranked));
+  std::sort(ranked.begin(), ranked.end(), [&](const auto& a, const auto& b) {
+    return std::tie(a.first, names[static_cast<std::size_t>(a.second)]) <
+           std::tie(b.first, names[static_cast<std::size_t>(b.second)]);
+  });
+  const auto above = std::find_if(ranked.begin(), ranked.end(),
+                                  [share](const auto& each) { return each.first >= share; });
+  const auto count = std::clamp<std::ptrdiff_t>(above - ranked.begin(), 1, std::ssize(ranked) - 1);
+  std::vector<std::int64_t> kept;
+  for (std::ptrdiff_t i = 0; i < std::ssize(ranked); ++i)
+    if ((i < count) == (split == "validation"))
+      kept.push_back(ranked[static_cast<std::size_t>(i)].second);
+  std::sort(kept.begin(), kept.end());
+  return kept;
+}
+
+namespace {
+
+class SharedDataset final : public DatasetOver {
+ public:
+  SharedDataset(std::unique_ptr<const Dataset> samples, const TargetSpec& targets, double share,
+                const std::string& split)
+      : DatasetOver(std::move(samples), targets), split_(content_hash(split)) {
+    const std::int64_t count = this->samples().size();
+    require(count >= 2, text("--split: {} holds {} sample", directory().c_str(), count),
+            "each split needs a sample of its own");
+    std::vector<std::string> names;
+    for (std::int64_t i = 0; i < count; ++i) names.push_back(this->samples().name(i));
+    kept_ = in_share(share, split, names);
+    identify(fmt::format("{:g} for {}", share, split));
+  }
+
+  std::int64_t size() const override { return std::ssize(kept_); }
+  Shape shape_of(std::int64_t sample) const override { return samples().shape_of(place(sample)); }
+  std::string name(std::int64_t sample) const override { return samples().name(place(sample)); }
+  std::optional<Orientation> orientation_of(std::int64_t sample) const override {
+    return samples().orientation_of(place(sample));
+  }
+  /// Of what the split has of the file.
+  std::uint64_t file_hash(std::int64_t file) const override {
+    return samples().file_hash(file) + split_;
+  }
+  std::unique_ptr<SampleReader> reader() const override;
+  /// The number of a sample in the other data set.
+  std::int64_t place(std::int64_t sample) const {
+    return kept_.at(static_cast<std::size_t>(sample));
+  }
+
+ private:
+  friend class SharedReader;
+  std::vector<std::int64_t> kept_;
+  std::uint64_t split_;
+};
+
+class SharedReader final : public SampleReader {
+ public:
+  explicit SharedReader(const SharedDataset& data)
+      : data_(data), samples_(data.samples().reader()) {}
+
+  DataType type() const override { return samples_->type(); }
+  void read(std::int64_t sample, AnyView dst, AnyView targets) override {
+    samples_->read(data_.place(sample), dst, targets);
+  }
+  void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
+                  AnyView targets) override {
+    samples_->read_slabs(data_.place(sample), box, sink, targets);
+  }
+  void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
+    samples_->stream(data_.place(sample), sink, targets);
+  }
+  void stream_labels(std::int64_t sample, const VoxelSink& sink) override {
+    samples_->stream_labels(data_.place(sample), sink);
+  }
+  void expect(std::int64_t sample) override { samples_->expect(data_.place(sample)); }
+
+ private:
+  const SharedDataset& data_;
+  std::unique_ptr<SampleReader> samples_;
+};
+
+std::unique_ptr<SampleReader> SharedDataset::reader() const {
+  return std::make_unique<SharedReader>(*this);
+}
+
+}  // namespace
+
+std::unique_ptr<const Dataset> with_share(std::unique_ptr<const Dataset> samples,
+                                          const TargetSpec& targets, double share,
+                                          const std::string& split) {
+  return std::make_unique<SharedDataset>(std::move(samples), targets, share, split);
+}
+
+}  // namespace halomesh
