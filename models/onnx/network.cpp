@@ -92,7 +92,7 @@ std::vector<NetworkOption> onnx_options() {
   using enum SettingRole;
   std::vector<std::string> losses = loss_names(DataType::kFloat32);
   for (std::string& name : loss_names(DataType::kUint8))
-    if (name != "ce") losses.push_back(std::move(name));  // of samples and of voxels
+    if (name != "ce") losses.push_back(std::move(name));  // a loss of samples and of voxels
   losses.insert(losses.begin(), kAutomaticLoss);
   return {
       {.name = "network",

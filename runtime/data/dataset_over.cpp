@@ -53,7 +53,7 @@ class SharedDataset final : public DatasetOver {
   std::optional<Orientation> orientation_of(std::int64_t sample) const override {
     return samples().orientation_of(place(sample));
   }
-  /// Of what the split has of the file.
+  /// A hash of what the split has of the file.
   std::uint64_t file_hash(std::int64_t file) const override {
     return samples().file_hash(file) + split_;
   }

@@ -93,7 +93,7 @@ struct TargetLimits {
 struct TargetSpec {
   std::int64_t scalars = 0;  ///< their number
   std::int64_t classes = 0;  ///< for labels; 0: scalars
-  TargetLimits limits{};     ///< of scalars
+  TargetLimits limits{};     ///< the values that scalars may have
 
   TargetSpec(std::int64_t count)
       : scalars(count) {}  // NOLINT(google-explicit-constructor): scalars

@@ -17,7 +17,7 @@ struct ClassScores {
   double balanced_accuracy = 0;  ///< mean over classes that occur of the share that is predicted
   double auc = 0;  ///< see area_under_curve(); the mean over classes, each against the
                    ///< rest; NaN if no class has both
-  std::vector<ConfusionMatrix> confusion{};  ///< of each label
+  std::vector<ConfusionMatrix> confusion{};  ///< one for each label
 
   /// True if all samples are predicted to be of one class.
   bool is_constant() const;

@@ -42,7 +42,7 @@ std::vector<std::string> class_names(const Comm& world, const Options& options,
 struct LabelNames {
   std::vector<std::string> labels, classes;
 };
-/// Those of a loss with sample_classes(): "class" and class_names(), or, of several labels,
+/// The names of a loss with sample_classes(): "class" and class_names(), or, of several labels,
 /// target_titles() and "0" and "1". Collective over `world`.
 LabelNames label_names(const Comm& world, const Options& options, const NetworkSpec& network,
                        const Loss& loss);

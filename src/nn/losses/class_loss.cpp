@@ -50,7 +50,7 @@ Box ClassLoss::target_box(const Box& output) const {
 void ClassLoss::to_probabilities(std::span<float> outputs) const {
   const auto width = binary_ ? std::size_t{1} : static_cast<std::size_t>(outputs_);
   for (; !outputs.empty(); outputs = outputs.subspan(width)) {
-    // Of one output, the softmax is beside an output of 0.
+    // The softmax of one output is taken beside an output of 0.
     const double most =
         std::max(binary_ ? 0.0F : outputs[0], *std::max_element(&outputs[0], &outputs[0] + width));
     double sum = binary_ ? std::exp(-most) : 0;

@@ -47,7 +47,7 @@ class ClassLoss final : public Loss {
   std::int64_t outputs_;
   bool binary_;
   std::vector<double> weights_;
-  std::vector<double> probabilities_, slopes_;  // of one sample
+  std::vector<double> probabilities_, slopes_;  // a sample's
 };
 
 }  // namespace halomesh
