@@ -44,6 +44,7 @@ const Registered<DatasetFormat> kSamples([] {
           "SPLIT/*.h5 or *.hdf5 with x and y or labels, or what --inputs and --targets-from "
           "name",
       .targets = FormatTargets::kAny,
+      .takes_names = true,
       .has_name = is_hdf5_name,
       .recognizes = [](const auto& first,
                        const auto& source) { return has_datasets(first, {inputs_of(source)}); },

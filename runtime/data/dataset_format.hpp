@@ -27,6 +27,8 @@ struct DatasetFormat {
   FormatTargets targets = FormatTargets::kScalars;
   /// True if files lie in --data DIR itself, beside those of other splits, and not in DIR/SPLIT.
   bool is_beside_others = false;
+  /// True if users may name the datasets of its files.
+  bool takes_names = false;
   /// True if a file of this name belongs to the split, provided it has this layout.
   bool (*has_name)(std::string_view name, std::string_view split) = nullptr;
   /// True if the first file has this layout, with the datasets of `source` if it names any; null:

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "joined.hpp"
 #include "runtime/data/archive.hpp"
@@ -32,7 +33,11 @@ std::string extents_hint(const Extents& found, const Hdf5Kind& kind, const Shape
     return "keep only files of one format in the directory";
   if (sample.front() == wanted.c && sample.back() != wanted.c)
     return "channels come last, as in depth, height, width, channel: move the first axis there";
-  return fmt::format("try --input {}", text_of(sample));
+  const std::string input = text_of(sample);
+  if (sample.back() == wanted.c) return "try --input " + input;
+  return fmt::format(
+      "the data have {} in each voxel, the network takes {}: train one with --input {}",
+      counted(sample.back(), "channel"), wanted.c, input);
 }
 
 /// The extents of a dataset with so many samples of these extents.

@@ -187,7 +187,14 @@ void check(const Found& found, const DataSource& source, const Shape& shape,
            const TargetSpec& targets) {
   using enum FormatTargets;
   const fs::path& directory = source.directory;
-  const FormatTargets has = formats()[found.format].targets;
+  const DatasetFormat& format = formats()[found.format];
+  const FormatTargets has = format.targets;
+  for (const auto& [option, name] : {std::pair{"--inputs", source.inputs},
+                                     {"--targets-from", source.has_table() ? "" : source.targets}})
+    require(name.empty() || format.takes_names,
+            text("{} {}: {} holds files that have datasets of fixed names, or none ({})", option,
+                 name, directory.c_str(), format.name),
+            "leave it out: only HDF5 files with x and y or labels take other names");
   require(has != kNone || targets.is_none(),
           text("{} holds samples without targets", directory.c_str()),
           targets.classes > 0 ? "use HDF5 files, which have labels beside samples"

@@ -79,7 +79,7 @@ class Refusals(Scene):
         table = ("--targets-from", "rows.txt")
         self.assertIn("line 3 has a name and 2 numbers, expected 3 hint: set --targets 2,",
                       " ".join(self.refusal(data, *table, "--targets", 3).split()))
-        (data / "train" / "rows.txt").write_text("box_0 1 2\nbox_1 1 2\n")
+        (data / "train" / "rows.txt").write_text("box_0 1 0.2\nbox_1 1 0.2\n")
         self.assertIn("has no row for box_2", self.refusal(data, *table))
         (data / "train" / "rows.txt").write_text("1 2\n1 2\n")
         self.assertIn("has 2 rows", self.refusal(data, *table))
@@ -99,6 +99,19 @@ class Refusals(Scene):
         data = self.fill(hdf5_each("f4", names=("density", "parameters")))
         self.assertIn("--inputs", self.refusal(data))
         self.assertIn("has no dataset /y, only density, parameters", self.refusal(data, "--inputs", "density"))
+
+    def test_of_names_that_a_format_does_not_take(self):
+        data, archive = self.fill(hdf5_each("f4")), self.directory / "archive"
+        made = halomesh(1, "convert", "--from", data, "--to", archive, "--input", "8x10x12x1", "--targets", TARGETS)
+        self.assertEqual(made.code, 0, made.err)
+        self.assertIn("--inputs x: ", self.refusal(archive, "--inputs", "x"))
+        self.assertIn("--targets-from y: ", self.refusal(archive, "--targets-from", "y"))
+
+    def test_of_other_channels(self):
+        network = "--input 8x10x12x2 --conv-layers 2 --filters 4 --fc 8 --batch 2 --targets 2 --epochs 1 --lr 0.01"
+        told = self.refusal(self.fill(hdf5_each("f4")), network=network.split())
+        self.assertIn("the data have 1 channel in each voxel, the network takes 2: train one with --input 8x10x12x1",
+                      " ".join(told.split()))
 
     def test_negative_counts_name_the_cure(self):
         def write(directory, split, x, y):

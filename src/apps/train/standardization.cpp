@@ -93,18 +93,4 @@ std::vector<ChannelScale> target_scales(const std::vector<TargetRange>& targets,
   return scales;
 }
 
-void require_targets_in_range(const Comm& world, const Dataset& training,
-                              const OutputRange& outputs, const char* cure) {
-  if (!(outputs.low > -std::numeric_limits<double>::max()) &&
-      !(outputs.high < std::numeric_limits<double>::max()))
-    return;
-  const std::vector<TargetRange> ranges = target_ranges(world, training, kStandardizationSamples);
-  for (std::size_t t = 0; t < ranges.size(); ++t)
-    require(ranges[t].least >= outputs.low && ranges[t].most <= outputs.high,
-            text("{}: target {} goes from {:g} to {:g}, outputs of the network from {:g} to {:g}",
-                 training.directory().c_str(), t, ranges[t].least, ranges[t].most, outputs.low,
-                 outputs.high),
-            cure);
-}
-
 }  // namespace halomesh

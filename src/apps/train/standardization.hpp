@@ -39,9 +39,4 @@ std::vector<TargetRange> target_ranges(const Comm& world, const Dataset& dataset
 std::vector<ChannelScale> target_scales(const std::vector<TargetRange>& targets,
                                         const OutputRange& outputs);
 
-/// Throws Error, with this cure, if targets of the training samples are beyond the outputs of the
-/// network. Collective.
-void require_targets_in_range(const Comm& world, const Dataset& training,
-                              const OutputRange& outputs, const char* cure);
-
 }  // namespace halomesh

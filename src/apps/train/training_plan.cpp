@@ -103,23 +103,28 @@ void require_scales(const Options& options, const char* option, const std::strin
       fmt::format("add --{}, which then uses the numbers of that checkpoint", option));
 }
 
+std::optional<std::filesystem::path> resumed_file(const Options& options) {
+  const auto resume = options.get<std::string>("resume");
+  if (resume == "never") return {};
+  if (resume != "auto") return resume;
+  return latest_checkpoint(std::filesystem::path(options.get<std::string>("out")) / "checkpoints");
+}
+
 namespace {
 
 /// Checks the checkpoint that --resume or --init-from names, or that --resume auto would find.
 void check_first_checkpoint(const Options& options, const PlannedNetwork& network,
                             const TrainerOptions& trainer) {
-  const auto resume = options.get<std::string>("resume"),
-             first = options.get<std::string>("init-from");
-  std::filesystem::path path = resume;
-  if (resume == "auto") path = latest_checkpoint(trainer.out / "checkpoints").value_or("");
-  if (resume == "never") path.clear();
-  const bool resumes = !path.empty();
+  const auto first = options.get<std::string>("init-from");
+  const auto path = resumed_file(options);
+  const bool resumes = path.has_value();
   if (!resumes && first.empty()) return;
   std::optional<CheckpointReader> file;
   try {
-    file.emplace(resumes ? path : std::filesystem::path(first));
+    file.emplace(path.value_or(first));
   } catch (const DamagedCheckpoint&) {
-    if (resumes && resume == "auto") return;  // the run goes back to the one before
+    if (resumes && options.get<std::string>("resume") == "auto")
+      return;  // the run goes back to the one before
     throw;
   }
   CheckpointTrees trees{"parameters"};

@@ -20,6 +20,9 @@ PlannedNetwork planned_network(const Options& options, std::int64_t ranks, DataT
 /// UsageError for all errors that can be found without data.
 TrainerOptions plan_training(const Options& options, const PlannedNetwork& network);
 
+/// The checkpoint that --resume names, or that --resume auto finds; empty for a new run.
+std::optional<std::filesystem::path> resumed_file(const Options& options);
+
 /// The request of --trace; empty without it. Throws UsageError for impossible steps or ranks.
 std::optional<TraceRequest> trace_request_of(const Options& options, std::int64_t ranks);
 

@@ -96,8 +96,7 @@ std::vector<ChannelScale> scales_of(const char* option, std::int64_t channels,
   return parse_scales(option, numbers, channels);
 }
 
-/// Scales the network's input and targets as --standardize and --scale-targets say. Throws Error if
-/// a new network could not reach the targets.
+/// Scales the network's input and targets as --standardize and --scale-targets say.
 void scale_data(NetworkOnMesh& network, const Options& options,
                 const std::optional<LoadedCheckpoint>& from, const Dataset& training,
                 TrainerOptions& trainer) {
@@ -110,14 +109,26 @@ void scale_data(NetworkOnMesh& network, const Options& options,
   auto scales = scales_of(
       kScaleTargetsOption, training.targets(), network, options, from, trainer,
       [&] { return target_scales(target_ranges(world, training, training.size()), outputs); });
-  if (!scales.empty())
-    network.loss->scale_targets(std::move(scales));
-  else if (!from && options.get<std::string>("stage-dir").empty())  // staging reads samples once
-    require_targets_in_range(
-        world, training, outputs,
-        network.spec.network->option(kScaleTargetsOption) != nullptr
-            ? "add --scale-targets, which maps each target to the range of the outputs"
-            : "scale the targets, or leave out the last function of the network");
+  if (!scales.empty()) network.loss->scale_targets(std::move(scales));
+}
+
+/// The targets that a network can be trained for: those that its outputs reach, unless a run goes
+/// on or outputs stand for scaled targets.
+TargetSpec targets_to_learn(const NetworkOnMesh& network, const Options& options,
+                            TargetSpec targets) {
+  const bool has_scales = network.spec.network->option(kScaleTargetsOption) != nullptr;
+  if (targets.classes > 0 || targets.limits.are_labels ||
+      (has_scales && options.get<std::string>(kScaleTargetsOption) != "off") ||
+      resumed_file(options))
+    return targets;
+  const OutputRange outputs = output_range(*network.model.layers().back().layer);
+  targets.limits = {outputs.low, outputs.high, false,
+                    has_scales
+                        ? "outputs of the network go no further: add --scale-targets, which maps "
+                          "each target to their range"
+                        : "outputs of the network go no further: scale the targets, or leave out "
+                          "the last function of the network"};
+  return targets;
 }
 
 /// The spacing of the voxels along d, h and w, equal where it is unknown. Warns of a sample whose
@@ -360,7 +371,8 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
     return network.spec.make_loss(output);
   };
   const Shape samples = sample_shape(options, trainer_settings.crops);
-  const auto training = open_dataset(world, data, "train", samples, targets);
+  const auto training =
+      open_dataset(world, data, "train", samples, targets_to_learn(network, options, targets));
   std::unique_ptr<const Dataset> validation;
   if (trainer_settings.evaluate_every > 0)
     validation = open_dataset(world, data, "validation", samples, targets);
