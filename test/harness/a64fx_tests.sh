@@ -23,6 +23,7 @@ files='*test/nn/*'
 if [ -n "$short" ]; then # the kernels of convolution blocks
   files='*test/nn/sparse_*,*test/nn/pooled_*,*test/nn/winograd_*,*test/nn/dense_*'
   left_out="$left_out,*a second step*,*holds for any number of channels*,*takes bf16*"
+  left_out="$left_out,*with large windows: within its bound*,Winograd weight gradient errs little more*"
 fi
 
 step() {
