@@ -13,6 +13,7 @@ namespace halomesh {
 std::vector<std::int64_t> in_share(double share, const std::string& split,
                                    const std::vector<std::string>& names) {
   std::vector<std::pair<double, std::int64_t>> ranked;
+  ranked.reserve(names.size());
   for (const std::string& name : names)
     ranked.emplace_back(CounterRng(content_hash(name), RandomUse::kOrder).uniform(0),
                         std::ssize(ranked));
@@ -42,6 +43,7 @@ class SharedDataset final : public DatasetOver {
     require(count >= 2, text("--split: {} holds {} sample", directory().c_str(), count),
             "each split needs a sample of its own");
     std::vector<std::string> names;
+    names.reserve(static_cast<std::size_t>(count));
     for (std::int64_t i = 0; i < count; ++i) names.push_back(this->samples().name(i));
     kept_ = in_share(share, split, names);
     identify(fmt::format("{:g} for {}", share, split));

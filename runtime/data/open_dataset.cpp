@@ -103,6 +103,7 @@ std::string layouts_of(const std::string& split) {
 /// Keeps the names of one split: see in_share().
 void keep_share(double share, const std::string& split, Names& names) {
   Names plain;
+  plain.reserve(names.size());
   for (const std::string& name : names) plain.push_back(plain_name(name));
   Names kept;
   for (const std::int64_t i : in_share(share, split, plain))

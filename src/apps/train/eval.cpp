@@ -45,7 +45,7 @@ std::string baseline_for(const Options& options, const Loss& loss) {
                                            {"classify samples", {"majority"}}}};
   const bool segments = loss.target_type() == DataType::kUint8;
   const BaselineKind& own = kinds[segments ? 1 : loss.sample_classes() > 0 ? 2 : 0];
-  const auto wanted = options.get<std::string>("baseline");
+  auto wanted = options.get<std::string>("baseline");
   if (wanted == "auto") return own.names.front();
   for (const BaselineKind& kind : kinds)
     if (&kind != &own && std::ranges::find(kind.names, wanted) != kind.names.end())
