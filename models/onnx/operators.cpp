@@ -199,11 +199,25 @@ WindowOptions pooling_window(OperatorCall& call) {
   return window;
 }
 
+/// The maximum over space, by poolings one behind the other.
+Results global_max_pool(OperatorCall& call) {
+  OnnxValue value = call.plain(0);
+  for (const WindowOptions& window : global_max_windows(call.shape(0).spatial()))
+    value = call.add(std::make_unique<MaxPooling>(window, call.type(0)), {*value.tensor});
+  return result(std::move(value));
+}
+
 Results max_pool(OperatorCall& call) {
   require(call.node().proto().output_size() < 2 || call.node().proto().output(1).empty(),
           "the places of its maxima are read", "use pooling without return_indices");
-  return result(call.add(std::make_unique<MaxPooling>(pooling_window(call), call.type(0)),
-                         {*call.tensor(0).tensor}));
+  const WindowOptions window = pooling_window(call);
+  const Spatial extents = call.shape(0).spatial();
+  // Exporters write a maximum over all of space as one window, which may be larger than a layer's.
+  if (window.kernel == extents && window.padding == PaddingKind::kExplicit &&
+      window.pad_before == Spatial{} && window.pad_after == Spatial{})
+    return global_max_pool(call);
+  return result(
+      call.add(std::make_unique<MaxPooling>(window, call.type(0)), {*call.tensor(0).tensor}));
 }
 
 Results average_pool(OperatorCall& call) {
@@ -234,11 +248,14 @@ bool reduces_space(const OperatorCall& call) {
   return axes == OnnxDims{2, 3, 4};
 }
 
-Results reduce_mean(OperatorCall& call) {
+/// What `pool` leaves of space, with or without the axes of extent 1.
+template <OnnxOperator kPool>
+Results reduce(OperatorCall& call) {
   call.plain(0);
-  require(reduces_space(call), "a mean over other axes than those of space", "average over space");
-  const Results mean = global_average_pool(call);
-  return call.node().integer("keepdims", 1) != 0 ? mean : result(flat(mean.front()));
+  require(reduces_space(call), "a reduction of other axes than those of space",
+          "reduce all axes of space");
+  const Results reduced = kPool(call);
+  return call.node().integer("keepdims", 1) != 0 ? reduced : result(flat(reduced.front()));
 }
 
 /// Moments, for batch norms their mean over samples, and the normalization.
@@ -263,8 +280,10 @@ OnnxValue normalization(OperatorCall& call, std::int64_t groups, std::int64_t sa
   step.parameters = std::move(parameters);
   step.variant.weight = step.variant.bias = !step.parameters.empty();
   const float epsilon = call.node().number("epsilon", 1e-5F);
+  const float kept = call.node().number("momentum", 0.9F);  // what a step leaves of an average
   step.make = [=](const Variant& v) {
-    return std::make_unique<Normalize>(epsilon, type, samples, v.slope, v.weight || v.bias);
+    return std::make_unique<Normalize>(epsilon, type, samples, v.slope, v.weight || v.bias,
+                                       1 - kept);
   };
   const std::size_t tensor = *call.add(std::move(step)).tensor;
   return call.in_form_of(0, tensor);
@@ -272,9 +291,11 @@ OnnxValue normalization(OperatorCall& call, std::int64_t groups, std::int64_t sa
 
 Results batch_normalization(OperatorCall& call) {
   const OnnxNode& node = call.node();
-  require(std::abs(node.number("momentum", 0.9F) - 0.9F) < 1e-6F,
-          text("a momentum of {:g}", node.number("momentum", 0.9F)),
-          "only PyTorch's default of 0.1 is supported, which is 0.9 in a file");
+  const float kept = node.number("momentum", 0.9F);
+  require(
+      kept >= 0 && kept < 1, text("a momentum of {:g}", kept),
+      "use a momentum in PyTorch, which a file has as 1 - momentum: cumulative averages are not "
+      "supported");
   const OnnxDims channels{call.plain(0).dims[1]};
   OnnxParameters parameters;
   for (const std::size_t input : std::initializer_list<std::size_t>{1, 2, 3, 4})
@@ -1169,6 +1190,7 @@ const std::map<std::string_view, OnnxOperator>& operators() {
       {"Gelu", gelu},
       {"Gemm", gemm},
       {"GlobalAveragePool", global_average_pool},
+      {"GlobalMaxPool", global_max_pool},
       {"Greater", greater},
       {"GroupNormalization", group_normalization},
       {"HardSigmoid", hard_sigmoid},
@@ -1195,7 +1217,8 @@ const std::map<std::string_view, OnnxOperator>& operators() {
       {"RandomUniformLike", random_numbers},
       {"Reciprocal", reciprocal},
       {"ReduceL2", reduce_l2},
-      {"ReduceMean", reduce_mean},
+      {"ReduceMax", reduce<global_max_pool>},
+      {"ReduceMean", reduce<global_average_pool>},
       {"Relu", relu},
       {"Reshape", reshape},
       {"Resize", resize},

@@ -309,6 +309,7 @@ bool write_norm(FileWriter& to, const Layer& layer) {
                                            : "GroupNormalization",
                              inputs);
   add_written(node, "epsilon", norm->epsilon());
+  if (is_batch) add_written(node, "momentum", 1 - norm->momentum());
   if (!is_batch && !is_instance) add_written(node, "num_groups", groups);
   write_rectifier(to, norm->slope());
   return true;

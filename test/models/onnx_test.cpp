@@ -188,6 +188,42 @@ TEST_CASE("a transposed convolution may write planes that no input reaches") {
     CHECK(import_bytes(model(graph, opset)).layers.back().shape == Shape{3, 26, 16, 11});
 }
 
+TEST_CASE("a maximum over all of space is one of any extents") {
+  const std::string axes = integers("axes", {2, 3, 4});
+  const std::string whole = integers("kernel_shape", {8, 7, 9});
+  for (const auto& [name, attributes] :
+       {std::pair{"GlobalMaxPool", std::string()}, {"ReduceMax", axes}, {"MaxPool", whole}}) {
+    CAPTURE(name);
+    const auto network =
+        import_bytes(model(kInput + node(name, {"x"}, {"y"}, attributes) + graph_output("y"), 17));
+    CHECK(network.layers.back().shape == Shape{2, 1, 1, 1});
+    CHECK(network.layers.size() == 2);
+  }
+  CHECK(contains(refusal(model(kInput + node("ReduceMax", {"x"}, {"y"}, integers("axes", {2, 3})) +
+                                   graph_output("y"),
+                               17)),
+                 "reduce all axes of space"));
+}
+
+TEST_CASE("moving averages of a batch norm move by the file's momentum") {
+  const auto graph = [](float momentum) {
+    std::string all = kInput;
+    for (const char* name : {"norm.weight", "norm.bias", "mean", "variance"})
+      all += initializer(weights(name, {2}, 1));
+    return model(all +
+                 node("BatchNormalization", {"x", "norm.weight", "norm.bias", "mean", "variance"},
+                      {"y"}, real("momentum", momentum)) +
+                 graph_output("y"));
+  };
+  const ImportedNetwork network = import_bytes(graph(0.75F), {.batch_norm = 2});
+  const Layer& norm = *network.model.layers().back().layer;
+  const std::vector<Shape> src{{2, 8, 7, 9}, {4, 1, 1, 1}};
+  const auto parameters = norm.parameters(src);
+  REQUIRE(parameters.size() == 4);
+  for (const std::size_t p : {2, 3}) CHECK(parameters[p].moving_average == 0.25F);
+  CHECK(contains(refusal(graph(1)), "cumulative averages are not supported"));
+}
+
 TEST_CASE("only a softmax over channels is left to the loss") {
   const auto ending = [](std::int64_t axis, std::int64_t opset) {
     return model(kInput + convolution("conv", "x", "a", 2, 2) +

@@ -35,14 +35,22 @@ struct NoRectifier {
 
 }  // namespace
 
-Normalize::Normalize(float epsilon, DataType type, std::int64_t samples, float slope, bool affine)
-    : epsilon_(epsilon), type_(type), samples_(samples), slope_(slope), affine_(affine) {
+Normalize::Normalize(float epsilon, DataType type, std::int64_t samples, float slope, bool affine,
+                     float momentum)
+    : epsilon_(epsilon),
+      type_(type),
+      samples_(samples),
+      slope_(slope),
+      affine_(affine),
+      momentum_(momentum) {
   require(std::isfinite(epsilon) && epsilon > 0.0F,
           text("normalization with epsilon {:g}", epsilon), "use a positive number, e.g. 1e-5");
   require(samples >= 0, text("normalization over {} samples", samples),
           "use a positive number, or 0 for each sample by itself");
   require(std::isfinite(slope), text("normalization with a leaky ReLU of slope {:g}", slope),
           "use a finite slope, or 1 for none");
+  require(momentum > 0 && momentum <= 1, text("normalization with a momentum of {:g}", momentum),
+          "use a number above 0 and up to 1, e.g. 0.1");
 }
 
 Shape Normalize::dst_shape(std::span<const Shape> src) const {
@@ -70,11 +78,10 @@ std::vector<ParameterGeometry> Normalize::parameters(std::span<const Shape> src)
   constexpr Shape kOne{1, 1, 1, 1};
   constexpr InitialValues kZeros{InitialValues::Kind::kConstant, 0.0F};
   constexpr InitialValues kOnes{InitialValues::Kind::kConstant, 1.0F};
-  constexpr float kMomentum = 0.1F;  // PyTorch's default
   std::vector<ParameterGeometry> all = weight_and_bias(affine_, affine_, src[0].c);
   if (samples_ > 0) {
-    all.push_back({"running_mean", src[0].c, kOne, false, 0, 0, kZeros, kMomentum});
-    all.push_back({"running_variance", src[0].c, kOne, false, 0, 0, kOnes, kMomentum});
+    all.push_back({"running_mean", src[0].c, kOne, false, 0, 0, kZeros, momentum_});
+    all.push_back({"running_variance", src[0].c, kOne, false, 0, 0, kOnes, momentum_});
   }
   return all;
 }

@@ -24,19 +24,23 @@ namespace halomesh {
 ///
 /// For batch normalization the layer keeps the parameters running_mean and running_variance, per
 /// channel, and normalizes with them, not with its second input, outside of training. They begin
-/// with 0 and 1 and move in each step by a tenth towards the mean and the unbiased variance of the
-/// samples taken together, averaged over the global batch, as PyTorch's batch norm does.
+/// with 0 and 1 and move in each step by the share `momentum` towards the mean and the unbiased
+/// variance of the samples taken together, averaged over the global batch, as PyTorch's batch norm
+/// does.
 class Normalize final : public Layer {
  public:
   /// `samples` is the number of samples over which the moments are averaged; 0: they belong to one
   /// sample, and nothing is kept. `slope`: 1 leaves values as they are, 0 makes a rectifier (ReLU)
   /// of the layer. Unless it is `affine`, the layer has neither weight nor bias: they are 1 and 0.
-  /// Throws Error unless epsilon is positive and the slope finite. PyTorch's default is 1e-5.
+  /// Throws Error unless epsilon is positive, the slope finite and 0 < momentum <= 1. PyTorch's
+  /// defaults are an epsilon of 1e-5 and a momentum of 0.1.
   explicit Normalize(float epsilon = 1e-5F, DataType type = DataType::kFloat32,
-                     std::int64_t samples = 0, float slope = 1, bool affine = true);
+                     std::int64_t samples = 0, float slope = 1, bool affine = true,
+                     float momentum = 0.1F);
 
   float epsilon() const { return epsilon_; }
   float slope() const { return slope_; }
+  float momentum() const { return momentum_; }
   std::int64_t samples() const { return samples_; }
 
   /// Throws Error unless the second input can be the moments of the first, each of more than one
@@ -83,6 +87,7 @@ class Normalize final : public Layer {
   std::int64_t samples_;
   float slope_;
   bool affine_;
+  float momentum_;
   LayerContext context_;
   std::vector<ParameterView> parameters_;
   AlignedBuffer<float> fixed_;
