@@ -7,13 +7,14 @@ Counts its cases as skipped, and says why, where NumPy or h5py is missing. Envir
 (launcher with its flags).
 """
 import pathlib
+import shutil
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "harness"))
 from python_cases import run  # noqa: E402
 
 try:
-    from array_scene import TARGETS, Scene, halomesh, hdf5_all, hdf5_each, npy_all, npy_each  # noqa: E402
+    from array_scene import NETWORK, TARGETS, Scene, halomesh, hdf5_all, hdf5_each, npy_all, npy_each  # noqa: E402
 except ImportError as missing:
     print(f"skipped: {missing}; make deps installs it\n0 passed, 0 failed, 1 skipped")
     sys.exit(0)
@@ -112,6 +113,42 @@ class Refusals(Scene):
         told = self.refusal(self.fill(hdf5_each("f4")), network=network.split())
         self.assertIn("the data have 1 channel in each voxel, the network takes 2: train one with --input 8x10x12x1",
                       " ".join(told.split()))
+
+    def test_of_outputs_over_what_a_command_reads_or_a_network_came_from(self):
+        data, run = self.fill(npy_all("f4")), self.directory / "run"
+        table = ("--targets-from", "rows.csv")
+        shutil.copy(data / "train" / "rows.csv", data / "rows.csv")
+        flat, net = shutil.copytree(data / "train", self.directory / "flat"), self.directory / "net.onnx"
+        train = ("train", "--data", data, *table, "--epochs", 1)
+
+        def done(*words):
+            outcome = halomesh(1, *words)
+            self.assertEqual(outcome.code, 0, outcome.err)
+        done(*train, *NETWORK, "--targets", TARGETS, "--out", self.directory / "first")
+        done("export", "onnx", "--checkpoint", self.directory / "first", "--out", net)
+        done(*train, "--network", net, "--batch", 2, "--out", run)
+        export = ("export", "onnx", "--checkpoint", run, "--out")
+        predict = ("predict", "--checkpoint", run, "--data")
+        kept = [*data.rglob("*.*"), *flat.iterdir(), net]
+        before = [path.read_bytes() for path in kept]
+        new = (*train, "--batch", 2, "--network", net, "--out", self.directory / "new", "--trace")
+        for words, says in (
+                ((*export, net), "is the file that the network of"),
+                ((*export, data / "train" / "boxes.npy"), "lies in train/ of the data set"),
+                ((*new, net), "is an input: --network"),
+                ((*new, data / "rows.csv"), "is a file of --data"),
+                ((*predict, data, *table, "--out", data / "rows.csv"), "is a file of --data"),
+                ((*predict, flat, "--out", flat / "rows.csv"), "is a file of --data"),
+                ((*predict, flat, "--out", flat / "new.npy"), "would be one of the samples of --data"),
+                (("plan", "--network", net, "--json", net), "is an input: --network"),
+                (("plan", "--network", net, "--picture", net), "is an input: --network")):
+            with self.subTest(words[-3:]):
+                outcome = halomesh(1, *words)
+                self.assertEqual(outcome.code, 2, outcome.err)
+                self.assertIn(says, outcome.err)
+                self.assertEqual([path.read_bytes() for path in kept], before)
+        for _ in range(2):  # over predictions, but nothing else
+            done(*predict, flat, "--out", flat / "predictions.csv")
 
     def test_negative_counts_name_the_cure(self):
         def write(directory, split, x, y):

@@ -46,7 +46,7 @@ int calibrate_machine(const Comm& world, const Options& options) {
         fmt::format("--precision {} names two, and --calibrate measures one", precision),
         "calibrate once for each, into a file of its own");
   const RankBinding binding = bind_threads(world);
-  if (!file.empty()) check_output_file(world, options, "json", {"data"});
+  if (!file.empty()) check_output_file(world, options, "json");
   const MachinePeak peak =
       measure_peak(world, core_share(binding), world.max(triad_bytes(binding)));
   if (world.rank() == 0) print_peak(std::cout, peak);
@@ -73,7 +73,7 @@ int bench(const Comm& world, const Options& options) {
   if (machine) record["compute_times_of"] = machine->machine.name;
   record["threads"] = binding.threads;
   record["runs"] = nlohmann::ordered_json::array();
-  if (!plan.json.empty()) check_output_file(world, options, "json", {"simulate-compute"});
+  if (!plan.json.empty()) check_output_file(world, options, "json");
   if (plan.sums) {
     const ProcessMesh mesh(world, {world.size(), {1, 1, 1}});
     const std::vector<SumSpeed> sums = measure_sums(mesh, plan.sum_bytes, simulation::kOn ? 0 : 11);

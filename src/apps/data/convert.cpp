@@ -249,7 +249,7 @@ void copy_description(const Comm& world, const Request& request) {
 int convert(const Comm& world, const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   Request request = request_of(options);
-  check_output(world, options, "to", {"from"});
+  check_output(world, options, "to");
   choose_splits(world, request);
   std::vector<std::unique_ptr<const Dataset>> sources;
   for (const std::string& split : request.splits)

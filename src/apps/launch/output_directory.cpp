@@ -8,6 +8,7 @@
 #include "printable.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
+#include "runtime/posix/input_file.hpp"
 
 namespace halomesh {
 namespace {
@@ -43,10 +44,33 @@ std::string place_in_others(const fs::path& path, const fs::path& out) {
     const fs::path name = at.filename(), holder = at.parent_path();
     if (name == "checkpoints" && is_run(holder))
       return fmt::format("lies in checkpoints/ of the training run {}", holder.string());
-    if ((name == "train" || name == "validation") && fs::exists(holder / "dataset.json", none))
+    const bool is_train = name == "train";
+    if ((is_train || name == "validation") &&
+        (fs::exists(holder / "dataset.json", none) ||
+         fs::is_directory(holder / (is_train ? "validation" : "train"), none)))
       return fmt::format("lies in {}/ of the data set {}", name.string(), holder.string());
   }
   return {};
+}
+
+/// Refuses a file in the directory `data` itself that is one of the data set's, such as a table of
+/// targets, or that would be taken for a sample.
+void check_beside_samples(const fs::path& path, const fs::path& data, const std::string& named,
+                          const std::function<void(const std::string&)>& refuse) {
+  std::error_code none;
+  const std::string name = path.filename().string();
+  if (!is_same(path.has_parent_path() ? path.parent_path() : ".", data)) return;
+  const bool is_file = fs::is_regular_file(path, none);
+  const bool is_prediction = is_file && read_head(path, 7) == "sample,";
+  if ((is_file && !is_prediction) || name == "dataset.json" || name.starts_with("train-") ||
+      name.starts_with("validation-"))
+    refuse("is a file of " + named);
+  const bool has_splits = fs::is_directory(data / "train") || fs::is_directory(data / "validation");
+  const fs::path kind = path.extension();
+  if (has_splits || is_prediction || kind.empty() || kind == ".csv") return;
+  for (const auto& entry : fs::directory_iterator(data))
+    if (entry.is_regular_file(none) && entry.path().extension() == kind)
+      refuse(fmt::format("would be one of the samples of {}", named));
 }
 
 /// Throws on every rank the UsageError that `check` throws on the first. Collective over `world`.
@@ -95,41 +119,38 @@ void require_other_use(const Comm& world, const fs::path& directory, const std::
   });
 }
 
-void check_output(const Options& options, const std::string& output,
-                  const std::vector<std::string>& inputs) {
-  const fs::path path = options.get<std::string>(output), directory = path.parent_path();
+void check_output(const Options& options, const std::string& output) {
+  const fs::path path = options.get<std::string>(output);
   if (path.empty()) return;
   const auto refuse = [&](const std::string& what) {
     throw UsageError(fmt::format("--{} {} {}", output, path.string(), what), "give another path");
   };
-  std::vector<std::string> all = inputs;
-  all.emplace_back("config");
-  for (const std::string& input : all) {
-    const fs::path given = options.get<std::string>(input);
-    if (given.empty()) continue;
+  std::vector<std::string> others = options.names();
+  others.emplace_back("config");
+  for (const std::string& input : others) {
+    std::error_code none;
+    const fs::path given =
+        options.names_path(input) || input == "targets-from" ? options.get<std::string>(input) : "";
+    if (input == output || !fs::exists(given, none)) continue;
     const std::string named = fmt::format("--{} {}", input, given.string());
-    if (is_same(path, given) && (input == "data" || input == "from" || !fs::is_directory(given)))
+    const bool is_data = input == "data" || input == "from";
+    if (is_same(path, given) && (is_data || !fs::is_directory(given)))
       refuse(fmt::format("is an input: {}", named));
+    if (is_data) check_beside_samples(path, given, named, refuse);
     for (const char* const part : {"train", "validation", "checkpoints"})
       if (lies_in(path, given / part)) refuse(fmt::format("lies in {}/ of {}", part, named));
-    const std::string name = path.filename().string();
-    if (is_same(directory.empty() ? "." : directory, given) &&
-        (name == "dataset.json" || name.starts_with("train-") || name.starts_with("validation-")))
-      refuse(fmt::format("is a file of {}", named));
   }
   const std::string taken =
       place_in_others(path, output == "trace" ? options.get<std::string>("out") : "");
   if (!taken.empty()) refuse(taken);
 }
 
-void check_output(const Comm& world, const Options& options, const std::string& output,
-                  const std::vector<std::string>& inputs) {
-  check_on_first_rank(world, [&] { check_output(options, output, inputs); });
+void check_output(const Comm& world, const Options& options, const std::string& output) {
+  check_on_first_rank(world, [&] { check_output(options, output); });
 }
 
-void check_output_file(const Comm& world, const Options& options, const std::string& output,
-                       const std::vector<std::string>& inputs) {
-  check_output(world, options, output, inputs);
+void check_output_file(const Comm& world, const Options& options, const std::string& output) {
+  check_output(world, options, output);
   on_first_rank(world, [&] {
     require_writable(options.get<std::string>(output));
     return std::string();

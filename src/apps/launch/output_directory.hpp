@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "runtime/mpi/mpi.hpp"
 #include "runtime/posix/directory_lock.hpp"
@@ -29,20 +28,16 @@ std::unique_ptr<DirectoryLock> hold_directory(const Comm& world,
 void require_other_use(const Comm& world, const std::filesystem::path& directory,
                        const std::string& mark, const std::string& what);
 
-/// Throws UsageError where the path that the option `output` names is an input of the command,
-/// which the options `inputs` and --config name, lies among the samples of a data set or the
-/// checkpoints of a run, or is another file of a training run. Nothing is checked of options that
-/// are empty or that the command lacks.
-void check_output(const Options& options, const std::string& output,
-                  const std::vector<std::string>& inputs = {});
+/// Throws UsageError where the path that the option `output` names a file that another option
+/// names, lies among the samples of a data set or the checkpoints of a run, or is another file of a
+/// training run. Nothing is checked of an empty path.
+void check_output(const Options& options, const std::string& output);
 
 /// As above, once for all ranks, which throw the same error. Collective over `world`.
-void check_output(const Comm& world, const Options& options, const std::string& output,
-                  const std::vector<std::string>& inputs = {});
+void check_output(const Comm& world, const Options& options, const std::string& output);
 
 /// As above, and checks before the work, rather than after it, that the path, which names a file,
 /// can be written; changes nothing. Throws the same error on every rank. Collective over `world`.
-void check_output_file(const Comm& world, const Options& options, const std::string& output,
-                       const std::vector<std::string>& inputs = {});
+void check_output_file(const Comm& world, const Options& options, const std::string& output);
 
 }  // namespace halomesh

@@ -182,6 +182,8 @@ class Options {
   const std::vector<Given>& given() const { return given_; }
   /// Command-line arguments that belong to no option, if accept_arguments() allows them.
   const std::vector<std::string>& arguments() const { return arguments_; }
+  /// True if the option names a file or a directory.
+  bool names_path(const std::string& name) const;
   /// Every option but --config and --help, in the order of declaration.
   std::vector<std::string> names() const;
   /// The names of these options with their values as text, except those left out.

@@ -282,8 +282,8 @@ void Options::check_paths() {
   for (const Given& option : given_) {
     const auto* const declared = parser().own.find_nothrow(option.name, false);
     if (declared == nullptr || !option.value || !option.value->empty()) continue;
+    if (!names_path(option.name)) continue;
     const std::string kind = declared->semantic()->name();
-    if (kind.find("FILE") == std::string::npos && kind.find("DIR") == std::string::npos) continue;
     const std::string cure = declared->semantic()->is_required()
                                  ? "give " + kind
                                  : "give " + kind + ", or leave --" + option.name + " out";
@@ -327,6 +327,11 @@ std::string Options::help() const {
   out << all;
   if (!closing_.empty()) out << "\n" << closing_;
   return out.str();
+}
+
+bool Options::names_path(const std::string& name) const {
+  const std::string kind = parser().own.find(name, false).semantic()->name();
+  return kind.find("FILE") != std::string::npos || kind.find("DIR") != std::string::npos;
 }
 
 std::vector<std::string> Options::names() const {

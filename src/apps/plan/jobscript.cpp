@@ -252,7 +252,7 @@ int run_jobscript(int argc, char** argv) {
     if (word.find_first_of("\n\r") != std::string::npos)
       throw UsageError("an argument contains a line break", "leave it out");
   const Words for_train = options.parse_own(arguments, training);
-  check_output(options, "rank-map", {"site"});
+  check_output(options, "rank-map");
   const auto profiles = options.get<std::string>("profiles");
   const std::filesystem::path directory =
       profiles.empty() ? find_jobscripts(this_program()) : std::filesystem::path(profiles);

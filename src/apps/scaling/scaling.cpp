@@ -174,7 +174,7 @@ void Study::draw_figures() const {
 
 int Study::run() {
   const auto directory = options_.get<std::string>("figures");
-  check_output_file(world_, options_, "json", {"machine"});
+  check_output_file(world_, options_, "json");
   if (!directory.empty())
     on_first_rank(world_, [&] {
       std::error_code failure;

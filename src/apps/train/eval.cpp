@@ -280,7 +280,7 @@ Json report_labels(const Comm& world, const Options& options, const NetworkSpec&
 
 int eval(const Comm& world, const Options& options) {
   const auto file = options.get<std::string>("json");
-  if (!file.empty()) check_output_file(world, options, "json", {"checkpoint", "data"});
+  if (!file.empty()) check_output_file(world, options, "json");
   const NetworkSpec network =
       network_spec(checkpoint_model_options(world, options.get<std::string>("checkpoint")));
   baseline_for(options, *loss_of(network));

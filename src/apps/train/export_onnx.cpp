@@ -2,14 +2,17 @@
 // The command `export onnx`: the network of a checkpoint as an ONNX file with its parameters.
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "models/onnx/imported.hpp"
 #include "models/onnx/writer.hpp"
 #include "printable.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/mpi/process_mesh.hpp"
 #include "runtime/posix/atomic_file.hpp"
+#include "runtime/posix/input_file.hpp"
 #include "runtime/train/checkpoint.hpp"
 #include "src/apps/launch/commands.hpp"
 #include "src/apps/launch/output_directory.hpp"
@@ -32,6 +35,24 @@ NetworkSpec exported_network(const Comm& world, const Options& options) {
   return network_spec(checkpoint_model_options(world, given));
 }
 
+/// Refuses to replace the file that the network of a run came from: nothing else has the values of
+/// its parameters before the training.
+void keep_origin(const std::filesystem::path& checkpoint, const std::filesystem::path& out) {
+  std::error_code none;
+  std::filesystem::path run = std::filesystem::weakly_canonical(checkpoint, none);
+  while (run.has_relative_path() && !std::filesystem::exists(run / "run.json", none))
+    run = run.parent_path();
+  if (!run.has_relative_path()) return;
+  const auto record = parse_json(read_input_file(run / "run.json"));
+  const std::string origin = record.is_object() && record.contains("options")
+                                 ? record["options"].value("network", std::string())
+                                 : "";
+  if (std::filesystem::equivalent(origin, out, none))
+    throw UsageError(fmt::format("--out {} is the file that the network of {} came from",
+                                 out.string(), run.string()),
+                     "give another path");
+}
+
 /// The file of a network: the one that it came from with these parameters, or a new one.
 std::string exported_bytes(const NetworkSpec& spec, const Model& model, Parameters& parameters) {
   const auto values_of = [&](std::size_t layer, std::size_t number) -> std::span<const float> {
@@ -51,7 +72,8 @@ std::string exported_bytes(const NetworkSpec& spec, const Model& model, Paramete
 }
 
 int export_network(const Comm& world, const Options& options) {
-  check_output_file(world, options, "out", {"checkpoint", "network"});
+  check_output_file(world, options, "out");
+  keep_origin(options.get<std::string>("checkpoint"), options.get<std::string>("out"));
   const NetworkSpec spec = exported_network(world, options);
   const ProcessMesh mesh(world, make_mesh(world.size(), {1, 1, 1}));
   const Model model = make_model(spec);

@@ -252,9 +252,9 @@ int predict(const Comm& world, const Options& options) {
     throw UsageError("--checkpoint is missing", "give it, or --network and an array");
   const std::filesystem::path out = options.get<std::string>("out");
   if (out.has_extension())
-    check_output_file(world, options, "out", {"checkpoint", "data"});
+    check_output_file(world, options, "out");
   else  // a directory, made later
-    check_output(world, options, "out", {"checkpoint", "data"});
+    check_output(world, options, "out");
   const NetworkSpec network =
       network_spec(checkpoint_model_options(world, options.get<std::string>("checkpoint")));
   const bool segments = classifies_voxels(network);

@@ -152,7 +152,7 @@ bool reads_array(const Options& options) {
 }
 
 int predict_array(const Comm& world, const Options& options) {
-  check_output_file(world, options, "out", {"checkpoint", "data", "network"});
+  check_output_file(world, options, "out");
   const std::filesystem::path out = options.get<std::string>("out");
   if (out.extension() != ".npy")
     throw UsageError(fmt::format("--out {} is no .npy file", out.string()),

@@ -385,7 +385,7 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
   mllog.optimizer(optimizer->title(), trainer_settings.schedule,
                   options.get<double>("weight-decay"), dropout_of(network.spec));
 
-  check_output(world, options, "out", {"data"});
+  check_output(world, options, "out");
   // Before reading anything that another run may still be writing.
   const auto lock = hold_directory(world, trainer_settings.out, "training", "--out");
   trainer_settings.lock = lock.get();
@@ -403,7 +403,7 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
   std::unique_ptr<RunTimeline> timeline;
   if (trace_request) {
     // An unwritable one is reported now, not later.
-    check_output_file(world, options, "trace", {"data", "init-from", "resume"});
+    check_output_file(world, options, "trace");
     timeline = std::make_unique<RunTimeline>(world, network.mesh.shape(), *trace_request);
     trainer_settings.timeline = timeline.get();
   }
