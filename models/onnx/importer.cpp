@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "counted.hpp"
 #include "error.hpp"
 #include "joined.hpp"
 #include "models/onnx/folding.hpp"
@@ -234,8 +235,8 @@ class GraphWalk {
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
     if (weights.size() != names.size() || !(sum > 0) || weights.front() == 0)
       throw UsageError(
-          fmt::format("--output-weights {}: {} has {} outputs: {}", joined(weights, ","),
-                      file_.title(), names.size(), joined(names, ", ")),
+          fmt::format("--output-weights {}: {} has {}: {}", joined(weights, ","), file_.title(),
+                      counted(std::ssize(names), "output"), joined(names, ", ")),
           "give a weight for each, more than 0 for the first");
     Heads heads;
     for (std::size_t k = 0; k < names.size(); ++k) {

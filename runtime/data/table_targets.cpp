@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -101,6 +102,10 @@ TargetTable parse_table(const std::string& text, const std::string& path, const 
       require(value.has_value(),
               fmt::format("{}: line {}: '{}' is not a number", path, number, words[w]),
               "give a number for each target");
+      require(
+          std::isfinite(*value),
+          fmt::format("{}: line {}: '{}' is not a number that fp32 holds", path, number, words[w]),
+          "give a finite number for each target, of at most 3.4e38");
       table.numbers.push_back(*value);
     }
     require(
@@ -135,6 +140,12 @@ TargetTable read_table(const fs::path& path, const TargetSpec& spec) {
           number_hint(spec.limits, columns));
   TargetTable table;
   read_numbers(file, Hdf5File::kArray, Slab::whole(extents), table.numbers);
+  const auto bad = std::find_if_not(table.numbers.begin(), table.numbers.end(),
+                                    [](float value) { return std::isfinite(value); });
+  require(bad == table.numbers.end(),
+          fmt::format("{}: row {} holds {:g}", path.string(),
+                      (bad - table.numbers.begin()) / targets, *bad),
+          "give a finite number for each target");
   return table;
 }
 

@@ -100,7 +100,7 @@ TEST_CASE("outputs of several levels are computed together, the first by default
   settings.weights = {1, 1, 2};
   CHECK(import_bytes(model(graph), settings).heads[2].factor == Spatial{2, 4, 6});
   settings.weights = {1, 1};
-  CHECK_THROWS_WITH_AS(import_bytes(model(graph), settings), doctest::Contains("has 3 outputs"),
+  CHECK_THROWS_WITH_AS(import_bytes(model(graph), settings), doctest::Contains("has 3 outputs:"),
                        Error);
 }
 

@@ -665,18 +665,21 @@ def readers():
     module = "plain env PYTHONPATH=" + str(Path(SOURCE).resolve() / "python")
     yield Case("Python and a damaged run.json", f"{module} {sys.executable} -c 'import halomesh; halomesh.Run(\"{{run}}\")'",
                FAILED, fault=on("run/run.json", contents(b"{")), one_error=False,
-               after=lambda scene, text: expect("run.json" in text or "numpy" in text, "does not name the file"))
+               after=lambda scene, text: expect("run/run.json: not JSON" in text or "numpy" in text, "does not name the file"))
     yield Case("instances into a run's directory", f"{ALONE} --instances 1 --out {{run}}".replace("--instances 1", "--instances 2"),
                (USAGE, FAILED), ranks=2)
     yield Case("a machine's name that is a file here", "plan --machine fugaku --nodes 4", 0, ("Fugaku",),
                on("fugaku", contents(b"mine")))
+    yield Case("a file of a machine without an ending", "plain sh -c '{halomesh} plan --machine template >m8 && "
+               "{halomesh} plan --machine m8 --nodes 4'", 0, ("Best:",), writes=("m8",))
     yield Case("a machine from the template", "plain sh -c '{halomesh} plan --machine template >t.ini && "
                "{halomesh} plan --machine ./t.ini --nodes 4'", 0, ("Best:",), writes=("t.ini",))
     yield Case("a machine that lacks all numbers", "plan --machine {root}/m.ini", USAGE, ("nodes, cores, ranks-per-node",),
                on("m.ini", contents(b"title = mine\nnetwork = fat-tree\n")))
     yield Case("data that are not there, without a batch", "train --data {root}/nowhere --out {out}", FAILED, ("nowhere/train",),
                ranks=2)
-    yield Case("plan on a prime number of nodes", "plan --machine fugaku --nodes 16381", (0, USAGE), limit_s=30)
+    yield Case("plan on a prime number of nodes", "plan --machine fugaku --nodes 16381", (0, USAGE), ("can be cut into",),
+               limit_s=30)
     yield Case("padding that fp32 does not hold", f"{UNET} --pad 1e39 --out {{out}}", USAGE, ("--pad",), volumes())
     yield Case("the first steps under a short limit", f"{ALONE} --wall-limit 30 --out {{out}}", (0, STOPPED), writes=("out*",),
                after=lambda scene, text: expect(steps_done(scene / "out"), "no step was made"))

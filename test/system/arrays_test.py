@@ -86,6 +86,9 @@ class Refusals(Scene):
         self.assertIn("has 2 rows", self.refusal(data, *table))
         (data / "train" / "rows.txt").write_text("1 2\n1 two\n")
         self.assertIn("line 2: 'two' is not a number", self.refusal(data, *table))
+        data = self.fill(npy_each("i8", table="y.npy"))
+        (data / "train" / "y.npy").write_bytes((data / "train" / "y.npy").read_bytes()[:-8] + bytes(6) + b"\xf8\x7f")
+        self.assertIn("y.npy: row 3 holds nan", self.refusal(data, "--targets-from", "y.npy"))
 
     def test_of_files(self):
         table = ("--targets-from", "rows.txt")

@@ -310,12 +310,8 @@ void Calibration::spread() {
   spread.steps = world_.sum(step_times_.count());
   spread.median_s = world_.sum(step_times_.median()) / working;
   spread.relative_stddev = world_.sum(step_times_.relative_deviation()) / working;
-  constexpr double kMost = 0.2;  // the largest value that a machine file may have
-  if (spread.per_doubling() > kMost)
-    return say(fmt::format(
-        "spread of steps: not recorded, as their relative standard deviation of {:.0f} % "
-        "shows that other programs use the cores; calibrate when the machine is quiet",
-        spread.relative_stddev * 100));
+  if (const std::string problem = spread.problem(); !problem.empty())
+    return say("spread of steps: " + problem);
   record_.step_spread = spread;
   say(fmt::format("spread of {} steps of {:.1f} ms: relative standard deviation {:.2f}%",
                   spread.steps, spread.median_s * 1e3, spread.relative_stddev * 100));

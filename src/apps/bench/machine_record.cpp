@@ -87,6 +87,15 @@ const char* source(bool measured) { return measured ? "measured" : "not measured
 
 double StepSpread::per_doubling() const { return relative_stddev * std::numbers::inv_sqrtpi; }
 
+std::string StepSpread::problem() const {
+  constexpr double kMost = 0.2;  // the largest value that a machine file may have
+  if (per_doubling() <= kMost) return {};
+  return fmt::format(
+      "not recorded, as their relative standard deviation of {:.0f} % shows that other programs "
+      "use the cores; calibrate when the machine is quiet",
+      relative_stddev * 100);
+}
+
 Json to_json(const MachineRecord& record) {
   Json json = {{"name", record.name},
                {"cpu", record.cpu},

@@ -49,6 +49,8 @@ struct StepSpread {
   /// The excess of the slower of two ranks over the mean, as a share of a step: for normally
   /// distributed steps, their standard deviation over the square root of pi.
   double per_doubling() const;
+  /// Why a machine file cannot have it; "" if it can.
+  std::string problem() const;
 };
 
 /// Rates of one rank while all read; 0: too fast to be measured.

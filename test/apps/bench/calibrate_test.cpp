@@ -169,6 +169,13 @@ TEST_CASE("the kernels of a step are those of each of its layers on one part") {
   CHECK(kernels_of_step(model, table, 1, 4) == 0);  // measured with other threads
 }
 
+TEST_CASE("a spread of steps that other programs have made is not recorded, and why") {
+  CHECK(StepSpread{20, 0.5, 0.3, 0}.problem() == "");
+  CHECK(StepSpread{20, 0.5, 0.64, 0}.problem() ==
+        "not recorded, as their relative standard deviation of 64 % shows that other programs use "
+        "the cores; calibrate when the machine is quiet");
+}
+
 TEST_CASE("the machine file says what was measured and what was not") {
   MachineRecord record;
   record.name = "node7";

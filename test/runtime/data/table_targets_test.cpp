@@ -35,6 +35,8 @@ TEST_CASE("table of targets: wrong lines are named") {
   CHECK(contains(error("1,2,3\n", 1), "t.csv: line 1 has 3 numbers, expected 1 | set --targets 3"));
   CHECK(contains(error("a,b\nx,2\n", 2), "line 2 has a name and 1 numbers, expected 2"));
   CHECK(contains(error("1,2\n1,\n", 2), "line 2: '' is not a number"));
+  CHECK(contains(error("1,2\nnan,2\n", 2), "line 2: 'nan' is not a number that fp32 holds"));
+  CHECK(contains(error("1,-1e39\n", 2), "line 1: '-1e39' is not a number that fp32 holds"));
   CHECK(contains(error("1,2\nx,1,2\n", 2), "line 2 has a name, others have none"));
 }
 
