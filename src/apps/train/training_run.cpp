@@ -303,6 +303,84 @@ std::string summary(const TrainingResult& result, const TrainerOptions& options)
   return text + "\nresults         " + options.out.string();
 }
 
+/// Decides whether outputs are computed again where --recompute leaves that open. Throws where the
+/// run has no room.
+std::optional<RecomputeChoice> fit_memory(NetworkOnMesh& network, const Options& options,
+                                          const RankBinding& binding, TrainerOptions& settings) {
+  MemorySetting memory{
+      .mesh = network.mesh.shape(),
+      .batch = pass_batch(settings.global_batch, network.mesh.shape(), settings.accumulate),
+      .optimizer_states = std::ssize(states_of(settings)),
+      .payload = settings.payload,
+      .ranks_per_node = network.mesh.ranks_per_node(),
+      .splits = settings.evaluate_every > 0 ? 2 : 1};
+  std::optional<RecomputeChoice> recompute;
+  if (!memory_use(options)) {
+    recompute = choose_recompute(network, memory, binding.ranks_on_node);
+    settings.memory = recompute->recomputes ? MemoryUse::kRecomputed : MemoryUse::kShared;
+  }
+  memory.use = settings.memory;
+  require_memory_of_run(network, memory);
+  return recompute;
+}
+
+struct RunSplits {
+  std::unique_ptr<const Dataset> training, validation;  ///< validation: null if there is none
+};
+
+/// `learned` are the targets of the training split.
+RunSplits open_splits(const Comm& world, const Options& options, const TrainerOptions& settings,
+                      const TargetSpec& targets, const TargetSpec& learned) {
+  const DataSource data = source_of(options);
+  const Shape samples = sample_shape(options, settings.crops);
+  RunSplits splits{open_dataset(world, data, "train", samples, learned), nullptr};
+  if (settings.evaluate_every > 0)
+    splits.validation = open_dataset(world, data, "validation", samples, targets);
+  for (const Dataset* const split : {splits.training.get(), splits.validation.get()})
+    if (split != nullptr) heed_misplacement(world, options, *split);
+  if (splits.validation) warn_of_shared_files(world, *splits.training, *splits.validation);
+  return splits;
+}
+
+/// Says what a run is about to do. `recompute` is the reason for computing outputs again, or "".
+void announce(const Comm& world, const NetworkOnMesh& network, const TrainerOptions& settings,
+              const Trainer& trainer, std::int64_t samples, int threads,
+              const std::string& recompute) {
+  const MeshShape mesh = network.mesh.shape();
+  say(world,
+      fmt::format("{}, {}, {} per epoch of batch {}; {} as {} x {} ({}), {} each",
+                  counted(network.geometry.parameter_count(), "parameter"),
+                  counted(samples, "training sample"), counted(trainer.steps_per_epoch(), "step"),
+                  settings.global_batch, counted(world.size(), "rank"),
+                  counted(mesh.replicas, "replica"), counted(mesh.parts.count(), "part"),
+                  to_string(mesh.parts), counted(threads, "thread")));
+  if (!recompute.empty()) say(world, recompute);
+  if (settings.augment)
+    say(world,
+        fmt::format("augmentation: {} flips and axis permutations", settings.symmetries.size()));
+  if (settings.crops) say(world, describe(*settings.crops, network.model.input()));
+  std::string scales;
+  for (const ChannelScale& scale : network.model.count_scales())
+    scales +=
+        fmt::format("{}{:.3g}:{:.3g}", scales.empty() ? "" : ", ", scale.mean, scale.deviation);
+  if (!scales.empty())
+    say(world, "standardizing log(1+x) by the mean:deviation of each channel, " + scales);
+  if (trainer.dropped_samples() > 0)
+    say(world,
+        fmt::format("dropping the last partial batch of every epoch ({}, different ones each time)",
+                    counted(trainer.dropped_samples(), "sample")));
+}
+
+/// Says how a run has ended.
+void tell_end(const Comm& world, const TrainingResult& result, const TrainerOptions& settings) {
+  if (!result.phases.empty()) say(world, result.phases);
+  if (result.end != TrainingEnd::kDiverged) say(world, summary(result, settings));
+  // A run of one or two validations says little.
+  if (result.end == TrainingEnd::kDone && world.rank() == 0 &&
+      result.epochs >= 3 * settings.evaluate_every)
+    warn_of_bad_targets(result.last_evaluation);
+}
+
 }  // namespace
 
 MlperfTraining mlperf_training(const TrainerOptions& trainer, const NetworkSpec& spec,
@@ -345,40 +423,18 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
   trainer_settings.staged = before.staged;
   trainer_settings.mllog = &mllog;
   const auto optimizer = make_optimizer(trainer_settings.optimizer);
-  const std::int64_t batch =
-      pass_batch(trainer_settings.global_batch, network.mesh.shape(), trainer_settings.accumulate);
   std::optional<TraceRequest> trace_request = trace_request_of(options, world.size());
-  MemorySetting memory{.mesh = network.mesh.shape(),
-                       .batch = batch,
-                       .optimizer_states = std::ssize(states_of(trainer_settings)),
-                       .payload = trainer_settings.payload,
-                       .ranks_per_node = network.mesh.ranks_per_node(),
-                       .splits = trainer_settings.evaluate_every > 0 ? 2 : 1};
-  std::optional<RecomputeChoice> recompute;
-  if (!memory_use(options)) {
-    recompute = choose_recompute(network, memory, binding.ranks_on_node);
-    trainer_settings.memory = recompute->recomputes ? MemoryUse::kRecomputed : MemoryUse::kShared;
-  }
-  memory.use = trainer_settings.memory;
-  require_memory_of_run(network, memory);
+  const auto recompute = fit_memory(network, options, binding, trainer_settings);
 
   if (before.mllog == nullptr)
     start_mlperf_run(world, options, mlperf_training(trainer_settings, network.spec, options),
                      mllog);
-  const DataSource data = source_of(options);
   const TargetSpec targets = targets_of(*network.loss, network.geometry.tensors().back().shape);
   trainer_settings.make_loss = [&network](const Shape& output) {
     return network.spec.make_loss(output);
   };
-  const Shape samples = sample_shape(options, trainer_settings.crops);
-  const auto training =
-      open_dataset(world, data, "train", samples, targets_to_learn(network, options, targets));
-  std::unique_ptr<const Dataset> validation;
-  if (trainer_settings.evaluate_every > 0)
-    validation = open_dataset(world, data, "validation", samples, targets);
-  for (const Dataset* const split : {training.get(), validation.get()})
-    if (split != nullptr) heed_misplacement(world, options, *split);
-  if (validation) warn_of_shared_files(world, *training, *validation);
+  const auto [training, validation] = open_splits(world, options, trainer_settings, targets,
+                                                  targets_to_learn(network, options, targets));
 
   mllog.samples(trainer_settings.global_batch, training->size(),
                 validation ? validation->size() : 0);
@@ -427,29 +483,8 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
   }
   write_record(world, trainer_settings.out / "run.json", record);
   warn_of_slow_kernels(world, trainer.executor().implementations());
-  say(world,
-      fmt::format("{}, {}, {} per epoch of batch {}; {} as {} x {} ({}), {} each",
-                  counted(network.geometry.parameter_count(), "parameter"),
-                  counted(training->size(), "training sample"),
-                  counted(trainer.steps_per_epoch(), "step"), trainer_settings.global_batch,
-                  counted(world.size(), "rank"), counted(network.mesh.shape().replicas, "replica"),
-                  counted(network.mesh.shape().parts.count(), "part"),
-                  to_string(network.mesh.shape().parts), counted(binding.threads, "thread")));
-  if (recompute) say(world, to_text(*recompute));
-  if (trainer_settings.augment)
-    say(world, fmt::format("augmentation: {} flips and axis permutations",
-                           trainer_settings.symmetries.size()));
-  if (trainer_settings.crops) say(world, describe(*trainer_settings.crops, network.model.input()));
-  std::string scales;
-  for (const ChannelScale& scale : network.model.count_scales())
-    scales +=
-        fmt::format("{}{:.3g}:{:.3g}", scales.empty() ? "" : ", ", scale.mean, scale.deviation);
-  if (!scales.empty())
-    say(world, "standardizing log(1+x) by the mean:deviation of each channel, " + scales);
-  if (trainer.dropped_samples() > 0)
-    say(world,
-        fmt::format("dropping the last partial batch of every epoch ({}, different ones each time)",
-                    counted(trainer.dropped_samples(), "sample")));
+  announce(world, network, trainer_settings, trainer, training->size(), binding.threads,
+           recompute ? to_text(*recompute) : "");
   warn_of_early_end(world, trainer_settings.schedule, trainer);
   if (const std::string advice = training->advice(); !advice.empty()) say(world, "note: " + advice);
   if (from)
@@ -458,12 +493,7 @@ TrainingResult run_training(const Comm& world, const Options& given, const RankB
   if (before.is_last) StopSignals::ignore_from_now_on();
   record["end"] = end_record(result, MPI_Wtime() - started_s);
   write_record(world, trainer_settings.out / "run.json", record);
-  if (!result.phases.empty()) say(world, result.phases);
-  if (result.end != TrainingEnd::kDiverged) say(world, summary(result, trainer_settings));
-  // A run of one or two validations says little.
-  if (result.end == TrainingEnd::kDone && world.rank() == 0 &&
-      result.epochs >= 3 * trainer_settings.evaluate_every)
-    warn_of_bad_targets(result.last_evaluation);
+  tell_end(world, result, trainer_settings);
   return result;
 }
 
