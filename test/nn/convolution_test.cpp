@@ -338,20 +338,22 @@ TEST_CASE("convolution: passes are Winograd's where it pays, or wherever the sha
 }
 
 #if defined(__x86_64__)  // elsewhere the library may have no compiled products
-TEST_CASE("convolution: gradients of 1x1x1 kernels with stride 1 are products, in fp32") {
-  const auto products = [](const ConvolutionOptions& options) {
-    const auto names = implementations_of(options, {32, 4, 4, 4});
+TEST_CASE("convolution: 1x1x1 kernels with stride 1 are products, in fp32; forward of few voxels") {
+  const auto products = [](const ConvolutionOptions& options, const Shape& src) {
+    const auto names = implementations_of(options, src);
     return std::count_if(names.begin(), names.end(), [](const std::string& name) {
       return name.find("fp32 product") != std::string::npos;
     });
   };
   const ConvolutionOptions pointwise{48, WindowOptions::cube(1, 1, PaddingKind::kValid)};
-  CHECK(products(pointwise) == 2);
+  const Shape few{32, 4, 4, 4}, many{32, 4, 32, 32};
+  CHECK(products(pointwise, few) == 3);
+  CHECK(products(pointwise, many) == 2);
   ConvolutionOptions strided = pointwise, grouped = pointwise, wide = pointwise;
   strided.window.stride = {1, 2, 1};
   grouped.groups = 2;
   wide.window.kernel = {1, 1, 3};
-  for (const ConvolutionOptions& other : {strided, grouped, wide}) CHECK(products(other) == 0);
+  for (const ConvolutionOptions& other : {strided, grouped, wide}) CHECK(products(other, few) == 0);
 }
 #endif
 

@@ -160,6 +160,19 @@ const void* Convolution::read_diff_dst(AnyConstView diff_dst, std::int64_t n) {
                              : read_dense(diff_dst, n, produced, dst_scratch_);
 }
 
+void Convolution::prepare_chunk(const Box& dst, const Box& src) {
+  chunks_.push_back({dst, src});
+  if (winograd_ && winograd_->has_forward()) return;
+  const ConvolutionGeometry block = geometry_of(dst, src);
+  PreparedChunk& chunk = chunks_.back();
+  const Box& produced = context_.boxes.dst_produced;
+  const std::int64_t voxels = context_.batch * produced.volume() / produced.extent(kC);
+  chunk.product =
+      PointwiseProducts::make_forward_if_pays(block, products_type_, options_.bias, voxels);
+  if (!chunk.product) chunk.kernel = kernels_.add_forward(block);
+  reserve_scratch(src, dst);
+}
+
 void Convolution::prepare(const LayerContext& context, std::vector<ParameterView> parameters) {
   context_ = context;
   parameters_ = std::move(parameters);
@@ -174,20 +187,14 @@ void Convolution::prepare(const LayerContext& context, std::vector<ParameterView
   converted_src_ = conversion_from(from, context.count_scales);
   prepare_winograd();
   const auto needed = [&](const Box& dst) { return needs(dst, 0, context_.src_shapes); };
-  for (const Box& dst : context.dst_chunks) {
-    const Box src = needed(dst);
-    chunks_.push_back({dst, src});
-    if (winograd_ && winograd_->has_forward()) continue;
-    chunks_.back().kernel = kernels_.add_forward(geometry_of(dst, src));
-    reserve_scratch(src, dst);
-  }
+  for (const Box& dst : context.dst_chunks) prepare_chunk(dst, needed(dst));
   if (context.training) {
     const Box src = needed(produced);
     const ConvolutionGeometry block = geometry_of(produced, src);
     const bool data = context.src_diff_wanted[0] && !(winograd_ && winograd_->has_backward_data());
     const bool weights = !(winograd_ && winograd_->has_backward_weights());
     if (data || weights)
-      products_ = PointwiseGradients::make_if_suits(block, products_type_, options_.bias);
+      products_ = PointwiseProducts::make_if_suits(block, products_type_, options_.bias, true);
     if (data) {
       require(from != DataType::kInt16, text("layer {}: the gradient of counts", context.index),
               "let a convolution read counts only as the input of a network");
@@ -211,8 +218,13 @@ std::vector<std::string> Convolution::implementations() const {
   std::vector<std::string> names = kernels_.implementations();
   if (taps_)
     names.insert(names.end(), taps_->implementations().begin(), taps_->implementations().end());
-  if (products_)
-    for (const std::string& name : products_->implementations()) names.push_back(name);
+  const auto add_products = [&](const std::optional<PointwiseProducts>& products) {
+    if (products)
+      for (const std::string& name : products->implementations())
+        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const PreparedChunk& chunk : chunks_) add_products(chunk.product);
+  add_products(products_);
   if (!winograd_) return names;
   for (const auto& [role, here] : {std::pair{"forward", winograd_->has_forward()},
                                    {"backward_data", winograd_->has_backward_data()},
@@ -243,8 +255,14 @@ void Convolution::forward(const Pass& pass, std::span<const AnyConstView> src, A
       continue;
     }
     const DataType made = form().dst;
-    kernels_.forward(at->kernel, read_src(src[0], n, at->src),
-                     write_dense(dst, made, n, chunk, dst_scratch_));
+    const void* const from = read_src(src[0], n, at->src);
+    std::byte* const to = write_dense(dst, made, n, chunk, dst_scratch_);
+    if (at->product)
+      at->product->forward(static_cast<const float*>(from), parameters_[0].values.data(),
+                           options_.bias ? parameters_[1].values.data() : nullptr,
+                           reinterpret_cast<float*>(to));
+    else
+      kernels_.forward(at->kernel, from, to);
     finish_dense(dst, made, n, chunk, dst_scratch_);
     pass.progress();
   }

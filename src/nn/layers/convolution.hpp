@@ -13,7 +13,7 @@
 
 #include "src/nn/kernels/dense_source.hpp"
 #include "src/nn/kernels/gradient_kernels.hpp"
-#include "src/nn/kernels/pointwise_gradients.hpp"
+#include "src/nn/kernels/pointwise_products.hpp"
 #include "src/nn/kernels/winograd_passes.hpp"
 #include "src/nn/layer.hpp"
 #include "src/nn/onednn/onednn.hpp"
@@ -92,8 +92,10 @@ class Convolution : public Layer {
   struct PreparedChunk {
     Box dst, src;
     std::size_t kernel = 0;
+    std::optional<PointwiseProducts> product{};  // replaces the kernel
   };
   void prepare_winograd();
+  void prepare_chunk(const Box& dst, const Box& src);
   ConvolutionGeometry geometry_of(const Box& dst, const Box& src) const;
   void reserve_scratch(const Box& src, const Box& dst);
   void take_scratch();
@@ -114,9 +116,9 @@ class Convolution : public Layer {
   Window window_{};  // window on the whole input
   std::vector<PreparedChunk> chunks_;
   ConvolutionKernels kernels_;
-  std::optional<TapGradients> taps_;            // replace their weight gradients
-  std::optional<PointwiseGradients> products_;  // replace their backward passes
-  std::unique_ptr<WinogradPasses> winograd_;    // null where the shapes do not fit
+  std::optional<TapGradients> taps_;           // replace their weight gradients
+  std::optional<PointwiseProducts> products_;  // replace their backward passes
+  std::unique_ptr<WinogradPasses> winograd_;   // null where the shapes do not fit
   // One sample's box where it is not contiguous, or a result in the type of products.
   ScratchBuffer<std::byte> src_scratch_, dst_scratch_;
   std::int64_t src_bytes_ = 0, dst_bytes_ = 0;
