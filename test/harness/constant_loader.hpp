@@ -13,7 +13,8 @@ namespace halomesh {
 class ConstantLoader final : public Loader {
  public:
   ConstantLoader(const Box& span, DataType type) : data_(span, 1, type) {
-    batch_ = {1, data_.any_view(), ConstView{targets_.data(), Box::whole({4, 1, 1, 1}), 1}, {}};
+    batch_ = {1, data_.any_view(), ConstView{targets_.data(), Box::whole({4, 1, 1, 1}), 1},
+              samples_};
   }
   void append(const BatchSchedule& /*schedule*/) override {}
   const Batch& next() override { return batch_; }
@@ -24,6 +25,7 @@ class ConstantLoader final : public Loader {
  private:
   Tensor data_;
   std::array<float, 4> targets_{0.5F, 0.5F, 0.5F, 0.5F};
+  std::array<std::int64_t, 1> samples_{0};
   Batch batch_;
   std::int64_t polls_ = 0;
 };

@@ -305,8 +305,8 @@ class FieldLoader final : public Loader {
             label(first + n, field.offset(0, c, d, h, w));
       else
         targets.as<float>().at(n, c, d, h, w) = scalar(first + n, c);
-      samples_.assign({first, first + 1});
     });
+    for (std::int64_t n = 0; n < kLocalBatch; ++n) samples_.push_back(first + n);
     batch_ = {kLocalBatch, data_.any_view(), targets_.any_view(), samples_};
   }
   void append(const BatchSchedule& /*schedule*/) override {}
