@@ -248,7 +248,7 @@ bool reduces_space(const OperatorCall& call) {
   return axes == OnnxDims{2, 3, 4};
 }
 
-/// What `pool` leaves of space, with or without the axes of extent 1.
+/// A pooling over all of space, with or without the axes of extent 1.
 template <OnnxOperator kPool>
 Results reduce(OperatorCall& call) {
   call.plain(0);
@@ -280,7 +280,8 @@ OnnxValue normalization(OperatorCall& call, std::int64_t groups, std::int64_t sa
   step.parameters = std::move(parameters);
   step.variant.weight = step.variant.bias = !step.parameters.empty();
   const float epsilon = call.node().number("epsilon", 1e-5F);
-  const float kept = call.node().number("momentum", 0.9F);  // what a step leaves of an average
+  const float kept =
+      call.node().number("momentum", 0.9F);  // the share of an average that stays in a step
   step.make = [=](const Variant& v) {
     return std::make_unique<Normalize>(epsilon, type, samples, v.slope, v.weight || v.bias,
                                        1 - kept);
