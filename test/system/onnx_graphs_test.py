@@ -48,7 +48,6 @@ REFUSED = {
     "l1normalization": "the sum of absolute values",
     "slice_start_out_of_bounds": "an empty tensor",
     "slice_neg_steps": "a slice with steps",
-    "BatchNorm.d_momentum": "a momentum other than 0.1",
     "MaxPool2d_stride_padding_dilation": "a window of more than 255 elements"}
 # Of the first, onnxruntime and torch differ as the program does.
 DIFFERENT = {"test_resize_downsample_scales_linear_align_corners":
