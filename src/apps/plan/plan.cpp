@@ -182,8 +182,7 @@ int run_plan(int argc, char** argv) {
     return kExitDone;
   }
   print_notes(std::cerr, given);
-  for (const char* const output : {"json", "picture", "platform"})
-    check_output(given, output);
+  for (const char* const output : {"json", "picture", "platform"}) check_output(given, output);
   if (const std::string padding = describe_padding(given); !padding.empty())
     std::cout << padding << "\n\n";
   const Options options = with_padded_input(given);
