@@ -199,7 +199,7 @@ WindowOptions pooling_window(OperatorCall& call) {
   return window;
 }
 
-/// The maximum over space, by poolings one behind the other.
+/// The maximum over space, by one pooling after another.
 Results global_max_pool(OperatorCall& call) {
   OnnxValue value = call.plain(0);
   for (const WindowOptions& window : global_max_windows(call.shape(0).spatial()))

@@ -284,7 +284,7 @@ TargetSpec targets_of(const Loss& loss, const Shape& output) {
                    loss.takes_yes_or_no()
                        ? "the loss takes yes or no: correct the label, or use --loss ce for classes"
                        : fmt::format("the network has {} outputs, one for each class: correct the "
-                                     "label, or use a network of more outputs",
+                                     "label, or use a network with more outputs",
                                      output.c)};
   return spec;
 }

@@ -264,7 +264,7 @@ void TfRecordSampleReader::check_format(const TfRecordDataset::Place& place,
 }  // namespace
 
 TfRecordDataset::TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape,
-                                 std::int64_t targets)
+                                 const TargetSpec& targets)
     : Dataset(shape, targets), files_(std::move(files)) {
   FileScan scanned(comm, files_, [this](std::int64_t file) { return scan(file); });
   identity_ = scanned.identity();
@@ -393,7 +393,7 @@ const Registered<DatasetFormat> kRegistered([] {
       .open = [](const Comm& comm, DatasetFiles files, const Shape& shape,
                  const TargetSpec& targets, const SampleFormat&,
                  const DataSource&) -> std::unique_ptr<const Dataset> {
-        return std::make_unique<TfRecordDataset>(comm, std::move(files), shape, targets.scalars);
+        return std::make_unique<TfRecordDataset>(comm, std::move(files), shape, targets);
       }};
 });
 

@@ -21,7 +21,8 @@ class TfRecordDataset final : public Dataset {
   /// Collective over `comm`. Rank i % size scans file i for its records; it reads only a small part
   /// of plain files and of gzip files with one record. Rank 0 checks the format of sample 0. Throws
   /// one Error on every rank if a file is truncated, or has another format or sample size.
-  TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape, std::int64_t targets);
+  TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape,
+                  const TargetSpec& targets);
 
   std::int64_t size() const override { return index_.size(); }
   const std::filesystem::path& directory() const override { return files_.directory(); }

@@ -176,6 +176,33 @@ TEST_CASE("dataset: a bad sample is refused, naming file, record, value and hint
   }
 }
 
+TEST_CASE("dataset: records keep to the values that targets may have") {
+  const SharedDirectory directory;
+  directory.fill([](const auto& train) {
+    const std::vector<std::int16_t> x(120);
+    write_records(train / "a.tfrecord",
+                  {encode_example(x, std::vector<float>{0, 2, 1}),
+                   encode_example(x, std::vector<float>{0, 3, 1}),
+                   encode_example(x, std::vector<float>{0, 0.5F, 1})},
+                  Compression::kNone);
+  });
+  TargetSpec labels(3);
+  labels.limits = {0, 2, true, "correct the label"};
+  const auto dataset = directory.open(kShape, labels);
+  const auto reader = dataset->reader();
+  const Tensor block(Box::whole(kShape), 1);
+  std::vector<float> y(3);
+  reader->read(0, block.any_view(), scalars(y));
+  CHECK(contains(error_of([&] { reader->read(1, block.any_view(), scalars(y)); }),
+                 "record 1: target 1 is 3, expected a label of 0 to 2"));
+  CHECK(contains(error_of([&] { reader->read(2, block.any_view(), scalars(y)); }),
+                 "record 2: target 1 is 0.5, expected a label of 0 to 2"));
+  TargetSpec one(1);
+  one.limits = labels.limits;
+  CHECK(contains(error_of([&] { directory.open(kShape, one); }),
+                 "give one label for each sample, or with --loss bce set --targets 3"));
+}
+
 TEST_CASE("dataset: files that change after the index was made, and joined gzip files") {
   const SharedDirectory directory;
   const auto write = [](const std::filesystem::path& path, int records) {
