@@ -692,6 +692,12 @@ def readers():
     for model in ("cosmoflow", "unet3d", "deepcam"):
         yield Case(f"help of {model}", f"train --model {model} --help", 0, ("--filters",), after=one_default)
 
+    def no_stand_in(scene, text):
+        expect("where they differ from those of training" in " ".join(text.split()), "--input is not explained")
+        expect("1x1x1x1" not in text, "a stand-in is shown as a default")
+    for command in ("eval", "predict"):
+        yield Case(f"help of {command}", f"{command} --help", 0, ("--input",), after=no_stand_in)
+
 
 def hosts():
     """Hosts with a clock that is set, a file system that fails, many other processes, no packages for tests."""

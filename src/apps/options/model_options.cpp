@@ -197,7 +197,10 @@ void add_model_options(Options& options) {
   for (const Network& network : networks()) {
     options.group(fmt::format("Network {}: {}", network.name, network.summary), kModel,
                   network.name);
-    options.show(kInput, "DxHxWxC", to_text(network.input), "extents and channels of a sample");
+    const bool has_extents = !network.own_input;
+    options.show(kInput, "DxHxWxC", has_extents ? to_text(network.input) : "",
+                 has_extents ? "extents and channels of a sample"
+                             : "extents and channels of a sample (default: those of the file)");
     for (const NetworkOption& option : network.options) {
       check_kind(option);
       if (declared.insert(option.name).second) declare(options, option);

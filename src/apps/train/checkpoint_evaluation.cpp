@@ -37,9 +37,11 @@ void add_evaluation_options(Options& options, bool needs_checkpoint) {
       .add<std::int64_t>("batch", "B", 0,
                          "samples, or windows, at a time over all replicas; 0: one per replica")
       .at_least(0)
-      .add<Shape>("input", "DxHxWxC", Shape{1, 1, 1, 1},
-                  "extents and channels of the samples where they differ from those of training: "
-                  "the network then runs on whole samples, or with --windows on windows of them")
+      .add<Shape>("input", "DxHxWxC", Shape{1, 1, 1, 1}, "")
+      .hidden()
+      .show("input", "DxHxWxC", "",
+            "extents and channels of the samples where they differ from those of training: the "
+            "network then runs on whole samples, or with --windows on windows of them")
       .add_choice(
           "windows", {"off", "gaussian", "uniform"}, "off",
           "classify voxels by windows of the extents that the network was trained on, which "
