@@ -273,7 +273,8 @@ TEST_CASE("a help page has one text and one default for each option of each netw
     CAPTURE(own);
     CHECK(count(own, "Network ") == 1);
     CHECK(count(own, "--input ") == 1);
-    CHECK(count(own, network.own_input ? "those of the file" : to_text(network.input)) == 1);
+    CHECK(count(own, network.own_input ? "default: those of the file" : to_text(network.input)) ==
+          1);
     for (const NetworkOption& option : network.options)
       CHECK(count(own, "--" + option.name + " ") >= 1);
   }
