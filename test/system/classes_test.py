@@ -142,7 +142,7 @@ class Classes(Scene):
             return numpy.array([0, 7, 1, 2])[:count]
         told = self.refusal(self.fill(labelled(hdf5_each("f4"), wrong)), *CE)
         self.assertIn("box_1.h5: sample 0: target 0 is 7, expected a label of 0 to 2", told)
-        self.assertIn("the network has 3 outputs, one for each class: correct the label, or use a network of more", told)
+        self.assertIn("the network has 3 outputs, one for each class: correct the label, or use a network with more", told)
         staged = self.refusal(self.fill(labelled(hdf5_each("f4"), wrong)), *CE, "--stage-dir", self.directory)
         self.assertIn("target 0 is 7, expected a label of 0 to 2", staged)
         table = ("--targets-from", "y.npy")
