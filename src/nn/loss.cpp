@@ -6,7 +6,7 @@
 
 namespace halomesh {
 
-void Loss::scale_targets(std::vector<ChannelScale>) {
+void Loss::scale_targets(const std::vector<ChannelScale>& /*scales*/) {
   throw Error("targets of this loss cannot be scaled", "leave out --scale-targets");
 }
 

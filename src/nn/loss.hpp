@@ -62,7 +62,7 @@ class Loss {
   /// Lets outputs y stand for mean + deviation * y, one scale per target: gradients and the loss
   /// are those of the outputs, errors and scores those of what they stand for. Throws Error if the
   /// loss has no such targets.
-  virtual void scale_targets(std::vector<ChannelScale> scales);
+  virtual void scale_targets(const std::vector<ChannelScale>& scales);
   /// The scales of the targets; none: outputs stand for themselves.
   virtual std::span<const ChannelScale> target_scales() const { return {}; }
 

@@ -256,7 +256,7 @@ std::unique_ptr<Loss> make_loss(const NetworkSpec& spec, const Shape& output) {
   if (spec.network->option(kScaleTargetsOption) == nullptr) return loss;
   auto scales = parse_scales(kScaleTargetsOption,
                              spec.settings.get<std::string>(kScaleTargetsOption), output.c);
-  if (!scales.empty()) loss->scale_targets(std::move(scales));
+  if (!scales.empty()) loss->scale_targets(scales);
   return loss;
 }
 

@@ -109,7 +109,7 @@ void scale_data(NetworkOnMesh& network, const Options& options,
   auto scales = scales_of(
       kScaleTargetsOption, training.targets(), network, options, from, trainer,
       [&] { return target_scales(target_ranges(world, training, training.size()), outputs); });
-  if (!scales.empty()) network.loss->scale_targets(std::move(scales));
+  if (!scales.empty()) network.loss->scale_targets(scales);
 }
 
 /// The targets that a network can be trained for: those that its outputs reach, unless a run goes

@@ -11,15 +11,17 @@
 
 namespace halomesh {
 
+/// The shape of a parameter that has one value for each channel.
+inline constexpr Shape kOnePerChannel{1, 1, 1, 1};
+
 /// The geometry of a weight and a bias for each of `channels` channels, or of one, or of none.
 /// Weights begin with 1, biases with 0.
 inline std::vector<ParameterGeometry> weight_and_bias(bool weight, bool bias,
                                                       std::int64_t channels) {
-  constexpr Shape kOne{1, 1, 1, 1};
   constexpr InitialValues kOnes{InitialValues::Kind::kConstant, 1.0F};
   std::vector<ParameterGeometry> parameters;
-  if (weight) parameters.push_back({"weight", channels, kOne, false, 0, 0, kOnes});
-  if (bias) parameters.push_back({"bias", channels, kOne, false, 0, 0});
+  if (weight) parameters.push_back({"weight", channels, kOnePerChannel, false, 0, 0, kOnes});
+  if (bias) parameters.push_back({"bias", channels, kOnePerChannel, false, 0, 0});
   return parameters;
 }
 

@@ -75,13 +75,12 @@ Box Normalize::needs(const Box& dst, std::size_t input, std::span<const Shape> s
 }
 
 std::vector<ParameterGeometry> Normalize::parameters(std::span<const Shape> src) const {
-  constexpr Shape kOne{1, 1, 1, 1};
   constexpr InitialValues kZeros{InitialValues::Kind::kConstant, 0.0F};
   constexpr InitialValues kOnes{InitialValues::Kind::kConstant, 1.0F};
   std::vector<ParameterGeometry> all = weight_and_bias(affine_, affine_, src[0].c);
   if (samples_ > 0) {
-    all.push_back({"running_mean", src[0].c, kOne, false, 0, 0, kZeros, momentum_});
-    all.push_back({"running_variance", src[0].c, kOne, false, 0, 0, kOnes, momentum_});
+    all.push_back({"running_mean", src[0].c, kOnePerChannel, false, 0, 0, kZeros, momentum_});
+    all.push_back({"running_variance", src[0].c, kOnePerChannel, false, 0, 0, kOnes, momentum_});
   }
   return all;
 }

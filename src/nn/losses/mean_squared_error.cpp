@@ -2,8 +2,6 @@
 // The mean squared error: see mean_squared_error.hpp.
 #include "src/nn/losses/mean_squared_error.hpp"
 
-#include <utility>
-
 #include "error.hpp"
 #include "src/nn/losses/registry.hpp"
 
@@ -24,10 +22,10 @@ MeanSquaredError::MeanSquaredError(const Shape& output) : targets_(output.c) {
           "the last layer of the network must have one voxel, with a channel for each target");
 }
 
-void MeanSquaredError::scale_targets(std::vector<ChannelScale> scales) {
+void MeanSquaredError::scale_targets(const std::vector<ChannelScale>& scales) {
   require(std::ssize(scales) == targets_,
           text("scales of {} targets for a network of {}", scales.size(), targets_));
-  scales_ = std::move(scales);
+  scales_ = scales;
   predicted_.resize(scales_.size());
 }
 

@@ -18,7 +18,7 @@ class MeanSquaredError : public Loss {
   Shape target_shape() const override { return {targets_, 1, 1, 1}; }
   DataType target_type() const override { return DataType::kFloat32; }
   Box target_box(const Box& output) const override { return output; }
-  void scale_targets(std::vector<ChannelScale> scales) override;
+  void scale_targets(const std::vector<ChannelScale>& scales) override;
   std::span<const ChannelScale> target_scales() const override { return scales_; }
   std::size_t sums_per_sample() const override;
   void add_sums(ConstView output, AnyConstView target, std::span<double> sums) override;
