@@ -175,10 +175,11 @@ APPS      := $(wildcard src/apps/*.cpp src/apps/*/*.cpp)
 # Simulated ranks have no data: they are only measured.
 ifeq ($(MPI),smpi)
 SYNTH     :=
-RUNTIME   := $(wildcard $(addprefix runtime/,$(addsuffix /*.cpp,simulated posix mpi machine log step)))
+RUNTIME   := $(wildcard $(addprefix runtime/,$(addsuffix /*.cpp,simulated posix mpi machine log step))) \
+             runtime/train/gradient_skips.cpp
 APPS      := src/apps/main.cpp src/apps/train/network_on_mesh.cpp src/apps/train/memory_choice.cpp \
              $(wildcard $(addprefix src/apps/,$(addsuffix /*.cpp,options launch forecast bench)))
-APPS      := $(filter-out %/info.cpp %/bench_input.cpp %/calibrate.cpp %/source_options.cpp %/train_options.cpp,$(APPS))
+APPS      := $(filter-out %/info.cpp %/bench_input.cpp %/calibrate.cpp,$(APPS))
 else
 RUNTIME   := $(filter-out runtime/simulated/% $(if $(NIFTI_LIBS),,%/nifti_cases.cpp),$(RUNTIME))
 APPS      := $(filter-out $(if $(NIFTI_LIBS),,%/nifti_segmentations.cpp),$(APPS))

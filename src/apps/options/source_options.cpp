@@ -3,7 +3,6 @@
 #include "src/apps/options/source_options.hpp"
 
 #include "error.hpp"
-#include "runtime/data/open_dataset.hpp"
 #include "src/apps/options/model_options.hpp"
 
 namespace halomesh {
@@ -40,18 +39,6 @@ DataSource source_of(const Options& options, const std::string& directory) {
                                  source.directory.string()),
                      "leave it out, or move the samples of validation/ to train/");
   return source;
-}
-
-Options with_values_of_data(const Comm& world, Options options) {
-  const Network& network = *network_spec(options).network;
-  if (network.option(kValuesOption) == nullptr || options.is_given(kValuesOption)) return options;
-  try {
-    const DataType type = type_of_samples(world, source_of(options), "train");
-    options.replace(kValuesOption, type == DataType::kInt16 ? "counts" : "fields");
-  } catch (const Error&) {
-    return options;  // opening the data says so again, after the options have been checked
-  }
-  return options;
 }
 
 }  // namespace halomesh

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "runtime/data/data_source.hpp"
-#include "runtime/mpi/mpi.hpp"
 #include "src/apps/options/options.hpp"
 
 namespace halomesh {
@@ -19,9 +18,5 @@ void add_share_option(Options& options);
 
 /// The data set that the option `directory` names, with these options.
 DataSource source_of(const Options& options, const std::string& directory = "data");
-
-/// Sets the option of networks that read counts or other numbers, unless it is given, as the
-/// samples of train/ are; leaves it where they cannot be read. Collective.
-Options with_values_of_data(const Comm& world, Options options);
 
 }  // namespace halomesh

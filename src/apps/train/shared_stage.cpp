@@ -15,6 +15,7 @@
 #include "src/apps/train/training_crops.hpp"
 #include "src/apps/train/training_plan.hpp"
 #include "src/apps/train/training_run.hpp"
+#include "src/apps/train/values_of_data.hpp"
 
 namespace halomesh {
 

@@ -43,6 +43,7 @@
 #include "src/apps/train/training_crops.hpp"
 #include "src/apps/train/training_plan.hpp"
 #include "src/apps/train/training_record.hpp"
+#include "src/apps/train/values_of_data.hpp"
 #include "src/nn/optimizers/registry.hpp"
 
 namespace halomesh {
