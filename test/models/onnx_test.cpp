@@ -191,11 +191,11 @@ TEST_CASE("a transposed convolution may write planes that no input reaches") {
 TEST_CASE("a maximum over all of space is one of any extents") {
   const std::string axes = integers("axes", {2, 3, 4});
   const std::string whole = integers("kernel_shape", {8, 7, 9});
-  for (const auto& [name, attributes] :
+  for (const auto& maximum :
        {std::pair{"GlobalMaxPool", std::string()}, {"ReduceMax", axes}, {"MaxPool", whole}}) {
-    CAPTURE(name);
-    const auto network =
-        import_bytes(model(kInput + node(name, {"x"}, {"y"}, attributes) + graph_output("y"), 17));
+    CAPTURE(maximum.first);
+    const std::string pool = node(maximum.first, {"x"}, {"y"}, maximum.second);
+    const auto network = import_bytes(model(kInput + pool + graph_output("y"), 17));
     CHECK(network.layers.back().shape == Shape{2, 1, 1, 1});
     CHECK(network.layers.size() == 2);
   }
@@ -220,7 +220,7 @@ TEST_CASE("moving averages of a batch norm move by the file's momentum") {
   const std::vector<Shape> src{{2, 8, 7, 9}, {4, 1, 1, 1}};
   const auto parameters = norm.parameters(src);
   REQUIRE(parameters.size() == 4);
-  for (const std::size_t p : {2, 3}) CHECK(parameters[p].moving_average == 0.25F);
+  for (const std::size_t p : {2U, 3U}) CHECK(parameters[p].moving_average == 0.25F);
   CHECK(contains(refusal(graph(1)), "cumulative averages are not supported"));
 }
 

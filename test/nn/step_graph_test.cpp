@@ -117,7 +117,7 @@ TEST_CASE("the events of a step of two parts") {
                        "completed 0",
                        "poll"};
   const Model model = small_network();
-  for (const std::size_t part : {0, 1}) {
+  for (const std::size_t part : {0U, 1U}) {
     CHECK(lines_of(model, part) == kForwardLines + backward);
     CHECK(lines_of(model, part, MemoryUse::kShared, false) == kForwardLines);
   }
