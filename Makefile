@@ -431,7 +431,7 @@ deps: export BOOST_CFLAGS := $(BOOST_CFLAGS)
 deps: export HWLOC_CFLAGS := $(HWLOC_CFLAGS)
 NPM_INSTALL := npm install --silent --no-audit --no-fund --fetch-timeout=60000 --fetch-retries=1 --prefix build/browser
 # A virtual environment, as Debian has older ones.
-ONNX_PACKAGES := numpy onnx==1.23.2 onnxruntime==1.32.0 onnxscript==0.7.2 torch==2.13.0
+ONNX_PACKAGES := numpy h5py onnx==1.23.2 onnxruntime==1.32.0 onnxscript==0.7.2 torch==2.13.0
 deps: export CXX := $(CXX)
 deps: export MPIRUN := $(MPIRUN)
 deps: export PYTHON := $(PYTHON)
@@ -440,7 +440,7 @@ deps: ## install missing packages (Debian, Ubuntu); elsewhere print what is miss
 	$(if $(filter 1,$(BROWSER)),@test -d build/browser/node_modules/axe-core || \
 	  $(NPM_INSTALL) playwright-core@1.65.1 axe-core@4.14.1 || \
 	  echo "npm could not install playwright-core and axe-core: tests that use them will be skipped." >&2)
-	$(if $(filter 1,$(ONNX)),@test -d build/onnx/lib/python3*/site-packages/torch || \
+	$(if $(filter 1,$(ONNX)),@test -d build/onnx/lib/python3*/site-packages/h5py || \
 	  { $(PYTHON) -m venv build/onnx && build/onnx/bin/pip install -q $(ONNX_PACKAGES); } || \
 	  echo "pip could not install $(ONNX_PACKAGES): tests that use them will be skipped." >&2)
 

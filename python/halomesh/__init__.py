@@ -10,8 +10,8 @@ Put the directory above this one (PREFIX/share/halomesh/python) in PYTHONPATH, o
     network = halomesh.torch_module("run")          # the same network in PyTorch
     halomesh.export_onnx(module, sample, "net.onnx")  # for halomesh train --network net.onnx
 
-Needs NumPy; checkpoints need h5py, and torch_module() and state_dict() need PyTorch. These functions
-write no file and need no MPI. Values that were not finite are NaN.
+Needs NumPy; checkpoints need h5py, and torch_module() and state_dict() need PyTorch; state_dict() of an
+imported network needs onnx and the program as well. Values that were not finite are NaN.
 
 The package is also the program's commands `report`, `watch`, `export` and `mlperf-summary`, of which
 `report` needs Matplotlib and Jinja2; the others need the standard library alone.

@@ -4,9 +4,13 @@ import array
 import functools
 import gzip
 import json
+import os
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
 
 import numpy
 
@@ -262,96 +266,66 @@ def checkpoint_options(path):
         return {name: _text(value) for name, value in file["model"].attrs.items()}
 
 
-def _numbers(text, separator):
-    return [int(number) for number in text.split(separator) if number]
-
-
 def state_dict(path):
-    """The parameters of a checkpoint as the state_dict of its torch_module(): those of
-    load_checkpoint() as tensors, but with the inputs of the first dense layer in PyTorch's order
-    c, d, h, w."""
+    """The parameters of a checkpoint under PyTorch's names and in its layout: those of load_checkpoint() as tensors,
+    but with the inputs of CosmoFlow's first dense layer in the order c, d, h, w.
+
+    An imported network has the tensors of its ONNX file, under the names of that file, which loads into the module
+    that was exported: module.load_state_dict(state_dict(path), strict=False). Needs the package onnx, and starts
+    the program to write the file.
+    """
     import torch
-    options, arrays = checkpoint_options(path), load_checkpoint(path)
-    *extents, _ = _numbers(options["input"], "x")
-    d, h, w = (extent >> int(options["conv-layers"]) for extent in extents)
-    if options.get("average") == "on":
-        d = h = w = 1
-    weight = arrays["fc1.weight"]
-    by_channel = weight.reshape(len(weight), d, h, w, -1).transpose(0, 4, 1, 2, 3)
-    arrays["fc1.weight"] = numpy.ascontiguousarray(by_channel.reshape(weight.shape))
+    options = checkpoint_options(path)
+    if options["model"] == "onnx":
+        return _exported_tensors(path)
+    arrays = load_checkpoint(path)
+    if options["model"] == "cosmoflow":
+        d, h, w = (int(extent) >> int(options["conv-layers"]) for extent in options["input"].split("x")[:3])
+        if options.get("average") == "on":
+            d = h = w = 1
+        weight = arrays["fc1.weight"]
+        by_channel = weight.reshape(len(weight), d, h, w, -1).transpose(0, 4, 1, 2, 3)
+        arrays["fc1.weight"] = numpy.ascontiguousarray(by_channel.reshape(weight.shape))
     return {name.replace("running_variance", "running_var"): torch.from_numpy(array)
             for name, array in arrays.items()}
+
+
+def _exported_tensors(path):
+    """The numbers in the file that `halomesh export onnx` writes of a checkpoint, by name."""
+    import onnx
+    import torch
+    here = pathlib.Path(__file__).resolve().parent
+    places = (os.environ.get("HALOMESH"), here / "../../build/halomesh", here / "../../../../bin/halomesh",
+              shutil.which("halomesh"))
+    program = next((place for place in places if place and pathlib.Path(place).exists()), None)
+    if program is None:
+        raise FileNotFoundError("the program halomesh, which exports a checkpoint, was not found: "
+                                "set HALOMESH=/path/to/halomesh")
+    with tempfile.TemporaryDirectory(prefix="halomesh-") as directory:
+        file = os.path.join(directory, "network.onnx")
+        done = subprocess.run([program, "export", "onnx", "--checkpoint", path, "--out", file],
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ValueError(done.stderr.strip())
+        tensors = [tensor for tensor in onnx.load(file).graph.initializer if tensor.data_type == tensor.FLOAT]
+        return {tensor.name: torch.tensor(onnx.numpy_helper.to_array(tensor)) for tensor in tensors}
 
 
 def torch_module(path):
     """The network of a checkpoint as a torch.nn.Module in evaluation mode (no dropout; .train()
     turns it on), float32 on the CPU.
 
-    Its input has shape (samples, channels, d, h, w) and holds numbers as the files do: the first layer
-    takes log(1 + x) of counts, as halomesh does, standardized after train --standardize.
-    With train --batch-norm, .train() normalizes each feature over the samples of a call.
-    Its output has shape (samples, targets), in the units of the targets also after train --scale-targets;
-    with --loss ce or bce it holds scores of classes, whose softmax or sigmoid are their probabilities.
-    The layers are called conv1, conv2, ..., fc1, fc2, ... as in checkpoints. Raises ValueError for a
-    network that is not CosmoFlow.
+    Its input has shape (samples, channels, d, h, w) and holds numbers as the network takes them: counts as the
+    files have them, of which the first layer takes log(1 + x), standardized after train --standardize; fields as
+    normalized for training. With train --batch-norm, .train() normalizes each feature over the samples of a call.
+    The output of CosmoFlow has shape (samples, targets), in the units of the targets also after train
+    --scale-targets; with --loss ce or bce it holds scores of classes, whose softmax or sigmoid are their
+    probabilities. That of the U-Net and DeepCAM has shape (samples, classes, d, h, w) and holds scores. Layers are
+    called as in checkpoints. Raises ValueError for an imported network, whose module is yours.
     """
-    import torch
-    from torch import nn
+    from halomesh.torch_networks import NETWORKS
     options = checkpoint_options(path)
-    if options["model"] != "cosmoflow":
-        raise ValueError(f"{path} holds the network {options['model']}: only cosmoflow is known here")
-
-    class Logarithm(nn.Module):
-        def __init__(self, scales):
-            super().__init__()
-            for name, numbers in zip(("mean", "deviation"), zip(*scales)):
-                self.register_buffer(name, torch.tensor(numbers, dtype=torch.float64)
-                                     .reshape(-1, 1, 1, 1), persistent=False)
-
-        def forward(self, x):
-            return ((torch.log1p(x) - self.mean) / self.deviation).to(x.dtype)
-
-    class ScaledTanh(nn.Module):
-        def __init__(self, scales):
-            super().__init__()
-            for name, numbers in zip(("mean", "deviation"), zip(*scales)):
-                self.register_buffer(name, torch.tensor(numbers, dtype=torch.float64), persistent=False)
-
-        def forward(self, x):
-            return (self.mean + self.deviation * (1.2 * torch.tanh(x))).to(x.dtype)
-
-    def scales(option, count):
-        text = options.get(option, ",".join(["0:1"] * count))
-        return [[float(number) for number in pair.split(":")] for pair in text.split(",")]
-
-    kernel, filters = int(options["kernel"]), int(options["filters"])
-    *extents, channels = _numbers(options["input"], "x")
-    net = nn.Sequential()
-    if options.get("values", "counts") == "counts":
-        net.add_module("log", Logarithm(scales("standardize", channels)))
-    for i in range(1, int(options["conv-layers"]) + 1):
-        # SAME padding of TensorFlow: an even kernel has one plane more after than before.
-        net.add_module(f"pad{i}", nn.ConstantPad3d(((kernel - 1) // 2, kernel // 2) * 3, 0.0))
-        net.add_module(f"conv{i}", nn.Conv3d(channels, filters, kernel))
-        net.add_module(f"act_conv{i}", nn.LeakyReLU(0.3))
-        net.add_module(f"pool{i}", nn.MaxPool3d(2))
-        if int(options.get("batch-norm", 0)) > 0:
-            net.add_module(f"norm{i}", nn.BatchNorm3d(filters))
-        channels, filters = filters, 2 * filters
-        extents = [extent // 2 for extent in extents]
-    if options.get("average") == "on":
-        net.add_module("average", nn.AdaptiveAvgPool3d(1))
-        extents = [1, 1, 1]
-    net.add_module("flatten", nn.Flatten())
-    inputs = channels * extents[0] * extents[1] * extents[2]
-    hidden, dropout = _numbers(options["fc"], ","), float(options["dropout"])
-    for i, outputs in enumerate(hidden, 1):
-        net.add_module(f"fc{i}", nn.Linear(inputs, outputs))
-        net.add_module(f"act_fc{i}", nn.LeakyReLU(0.3))
-        net.add_module(f"dropout{i}", nn.Dropout(dropout))
-        inputs = outputs
-    net.add_module(f"fc{len(hidden) + 1}", nn.Linear(inputs, int(options["targets"])))
-    if options.get("loss") not in ("ce", "bce"):
-        net.add_module("tanh", ScaledTanh(scales("scale-targets", int(options["targets"]))))
-    net.load_state_dict(state_dict(path))
-    return net.eval()
+    if options["model"] not in NETWORKS:
+        raise ValueError(f"{path} holds the network {options['model']}: load state_dict() of it into the module "
+                         "that was exported")
+    return NETWORKS[options["model"]](options, state_dict(path)).eval()

@@ -22,7 +22,14 @@ KERNELS = (2, 3, 4)
 STANDARDIZED = 4  # the kernel of the network with a standardized input
 CASES = ("records of a run", "records of any run", "checkpoints", "removed checkpoints",
          "bench", "traces")
-TORCH_CASES = tuple(f"PyTorch module, kernel {kernel}" for kernel in KERNELS)
+# Options of the other networks; axes of one plane are kept as they are.
+NETWORKS = {
+    "unet3d": "--input 32x16x24x1 --levels 3 --filters 4 --most-filters 12",
+    "unet3d of images": "--input 32x1x48x16 --levels 3 --filters 4",
+    "unet3d with pooling": "--input 16x16x24x1 --levels 3 --filters 4 --down pool --batch-norm 2",
+    "deepcam": "--input 48x1x32x16 --filters 4 --middle-blocks 2"}
+TORCH_CASES = (*(f"PyTorch module, kernel {kernel}" for kernel in KERNELS),
+               *(f"PyTorch module, {name}" for name in NETWORKS))
 
 try:
     import h5py
@@ -262,6 +269,28 @@ def check_torch(base, kernel, counts):
     assert error <= allowed
 
 
+def check_network(base, name):
+    """Predictions after a few steps, which move the averages of batch norms away from 0 and 1."""
+    words, base, random = NETWORKS[name].split(), base / name.replace(" ", "-"), numpy.random.RandomState(3)
+    *extents, channels = map(int, words[1].split("x"))
+    program(1, "synth", "--kind", "volumes" if channels == 1 else "climate", *words[:2], "--train", 4, "--validation", 2,
+            "--out", base / "data")
+    program(2, "train", "--model", name.split()[0], *words, "--parts", "2x1x1", "--data", base / "data", "--out",
+            base / "run", "--batch", 2, "--epochs", 3, "--lr", 0.01)
+    x = random.standard_normal((3, channels, *extents)).astype("f4")
+    numpy.save(base / "x.npy", x)
+    program(2, "predict", "--checkpoint", base / "run", "--parts", "2x1x1", "--data", base / "x.npy", "--out",
+            base / "y.npy")
+    net, expected = halomesh.torch_module(base / "run"), numpy.load(base / "y.npy")
+    assert not net.training and set(net.state_dict()) == set(halomesh.state_dict(base / "run"))
+    with torch.no_grad():
+        output = net.double()(torch.from_numpy(x.astype("f8"))).numpy()
+    assert output.shape == expected.shape and expected.std() > 1e-3
+    error = numpy.abs(output - expected).max() / numpy.abs(expected).max()
+    print(f"{name}: {expected.size} scores, largest error {error:.3g}")
+    assert error < 1e-5
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="halomesh-python-") as name:
         base, good = pathlib.Path(name), []
@@ -275,6 +304,8 @@ def main():
             torch.set_num_threads(1)
             cases += [(case, check_torch, (base, kernel, counts))
                       for case, kernel in zip(TORCH_CASES, KERNELS)]
+            cases += [(case, check_network, (base, name))
+                      for case, name in zip(TORCH_CASES[len(KERNELS):], NETWORKS)]
         for case, check, arguments in cases:
             try:
                 check(*arguments)
