@@ -135,14 +135,14 @@ TEST_SUITE("own network") {
     }
     const std::vector<std::pair<int, std::string>> meshes{
         {1, "1x1x1"}, {2, "2x1x1"}, {4, "2x2x1"}, {6, "3x2x1"}, {2, "1x1x1"}};
-    for (const auto& [ranks, parts] : meshes) {
-      CAPTURE(parts);
+    for (const auto& mesh : meshes) {
+      CAPTURE(mesh.second);
       const fs::path out = home / "y.npy";
-      const Outcome outcome = run(ranks, "predict",
+      const Outcome outcome = run(mesh.first, "predict",
                                   {{"network", (home / "net.onnx").string()},
                                    {"data", (home / "x.npy").string()},
                                    {"out", out.string()},
-                                   {"parts", parts}});
+                                   {"parts", mesh.second}});
       CAPTURE(outcome.text);
       REQUIRE(outcome.exit_code == 0);
       const std::string bytes = read_file(out);
