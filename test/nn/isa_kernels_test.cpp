@@ -65,7 +65,6 @@ TEST_CASE("kernels of each instruction set throw errors that the program catches
     const double one = kernels->run_multiply_adds(1);
     CHECK(one > 0);
     CHECK(kernels->run_multiply_adds(100) == 100 * one);
-    CHECK((kernels->run_bfloat16_dots(1) > 0) == (std::string(kernels->isa) == "avx512-bf16"));
   }
 }
 

@@ -41,6 +41,10 @@ TEST_CASE("bench --calibrate writes a whole machine file on one, two and four ra
     for (const char* name : {"name", "cpu", "isa", "program_version", "cores", "threads"})
       CHECK(machine.contains(name));
     CHECK(number(machine.at("peak"), "fp32_flops_per_second") > 0);
+    const auto isa = machine.at("isa").get<std::string>();
+    const bool has_bf16 = isa.ends_with("bf16") || isa.ends_with("amx");
+    CHECK((machine.at("peak").at("bf16_flops_per_second") > 0) == has_bf16);
+    CHECK(machine.at("precision") == "fp32");
     CHECK(number(machine, "ranks") == ranks);
     const Json& network = machine.at("network");
     CHECK(network.at("between_nodes").is_null());

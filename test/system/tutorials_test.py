@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -29,7 +30,7 @@ def needs(*modules):
 def commands_of(page):
     """The lines of code that begin with a program's name."""
     for line in (SOURCE / "docs" / "tutorials" / page).read_text().splitlines():
-        if line.startswith(("    python3 ", "    mpirun ", "    build/halomesh ")):
+        if line.startswith(("    python3 ", "    mpirun ", "    sed ", "    build/halomesh ")):
             yield line.strip()
 
 
@@ -40,18 +41,18 @@ class Tutorials(unittest.TestCase):
         (self.directory / "docs").symlink_to(SOURCE / "docs")
 
     def follow(self, page, most):
-        """Runs the commands of a page, at most so many beside the one that makes the data."""
-        commands = list(commands_of(page))
+        """Runs the commands of a page, at most so many beside the one that makes the data. Returns what each printed."""
+        commands, printed = list(commands_of(page)), []
         self.assertTrue(0 < len(commands) <= most + 1, commands)
         for command in commands:
-            words = shlex.split(command)
-            if words[0] == "mpirun":
-                words[:1] = shlex.split(os.environ.get("MPIRUN", "mpirun"))
-            words = [os.path.abspath(PROGRAM) if word == "build/halomesh" else word for word in words]
-            words = [sys.executable if word == "python3" else word for word in words]
-            done = subprocess.run(words, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  check=False, timeout=1200)
+            line = re.sub("^mpirun", os.environ.get("MPIRUN", "mpirun"), command)
+            line = re.sub("^python3", shlex.quote(sys.executable), line)
+            line = line.replace("build/halomesh", shlex.quote(os.path.abspath(PROGRAM)))
+            done = subprocess.run(line, shell=True, cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, check=False, timeout=1200)
             self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout[-3000:]}")
+            printed.append(done.stdout)
+        return printed
 
     @needs("numpy", "matplotlib", "jinja2")
     def test_numbers_from_boxes(self):
@@ -89,6 +90,39 @@ class Tutorials(unittest.TestCase):
             dice = 2 * ((found == label) & (right == label)).sum() / ((found == label).sum() + (right == label).sum())
             self.assertGreaterEqual(dice, least)
         self.assertTrue((self.directory / "picture.png").read_bytes().startswith(b"\x89PNG"))
+
+    def test_how_many_nodes(self):
+        _, _, *forecasts, _ = self.follow("nodes.md", 4)
+        steps = []
+        for precision, printed in zip(("fp32", "bf16"), forecasts):
+            plan = json.loads((self.directory / f"{precision}.json").read_text())
+            best, least = plan["meshes"][0], plan["least_nodes_per_sample"]
+            self.assertEqual((plan["precision"], plan["nodes"], plan["batch"], plan["input"]), (precision, 64, 64, "256x256x256x1"))
+            self.assertEqual((least["nodes"], least["parts"], best["parts"]), (1, "8x1x1", "8x1x1"))
+            self.assertEqual(8 * best["step"]["memory_bytes"], least["memory_bytes_per_node"])
+            self.assertTrue(20 < least["memory_bytes_per_node"] / 2**30 < 40, least)
+            self.assertEqual(best["step"]["kernel_shares"]["measured"], 0)
+            self.assertEqual(plan["numbers"]["peak-bf16-gflops"]["origin"], "derived")
+            self.assertEqual(plan["numbers"]["kernel-efficiency-bf16"]["origin"], "assumed")
+            self.assertIsNone(best["epoch_s"])
+            self.assertNotIn("stands in", printed)
+            self.assertIn("\nLeast nodes per sample: 1, --parts 8x1x1: ", printed)
+            self.assertIn(f"\nStep of 8x1x1 x 64 in {precision}: ", printed)
+            steps.append(best["step"]["step_s"])
+        self.assertAlmostEqual(steps[1] / steps[0], 0.55, delta=0.02)
+        script = (self.directory / "job.sh").read_text()
+        for wanted in ("--nodes=64", "--ntasks-per-node=8", "--cpus-per-task=14", "--parts 8x1x1"):
+            self.assertIn(wanted, script)
+        *_, line = commands_of("nodes.md")
+        line = line.replace("build/halomesh", shlex.quote(os.path.abspath(PROGRAM)))
+        for wanted, code, old, new in (
+                ("GiB per node, but a node of amx_site has 480", 2, "--batch 64 --precision bf16 --parts 8x1x1",
+                 "--batch 2048 --precision bf16"),
+                ("the 112 threads of a rank are spread over NUMA domains", 0, " > ", " --ranks-per-node 1 > ")):
+            self.assertIn(old, line)
+            told = subprocess.run(line.replace(old, new), shell=True, cwd=self.directory, capture_output=True, text=True, check=False)
+            self.assertEqual(told.returncode, code, told.stderr)
+            self.assertIn(wanted, told.stderr)
 
 
 if __name__ == "__main__":

@@ -172,10 +172,9 @@ Json phase_json(const PhaseRow& row, const MachinePeak& peak, const std::string&
 void print_peak(std::ostream& out, const MachinePeak& peak) {
   out << "all ranks together: FMA peak " << number(peak.fp32 * 1e-9, 1) << " GF/s fp32";
   if (peak.bf16 > 0)
-    out << ", " << number(peak.bf16 * 1e-9, 1) << " GF/s bf16 ("
-        << (cpu_has_matrix_unit() ? "matrix unit, by oneDNN)" : "vectors; no matrix unit)");
-  else
-    out << " (also the reference for bf16)";
+    out << ", " << number(peak.bf16 * 1e-9, 1) << " GF/s bf16 (by oneDNN, "
+        << (cpu_has_matrix_unit() ? "in the matrix unit)" : "without a matrix unit)");
+  if (peak.of("bf16") == peak.fp32) out << "; the reference of bf16 is the peak of fp32, too";
   out << "; triad " << number(peak.triad * 1e-9, 1) << " GB/s\n";
 }
 

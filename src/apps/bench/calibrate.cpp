@@ -205,6 +205,7 @@ Calibration::Calibration(const Comm& world, const Options& options, const RankBi
   record_.cores = binding.node_cores;
   record_.ranks_per_node = static_cast<int>(world.max(std::int64_t{binding.ranks_on_node}));
   record_.threads = binding.threads;
+  record_.precision = precision_;
   record_.ranks = world.size();
   record_.shares_cores =
       world.max(std::int64_t{binding.sharing.threads > binding.sharing.cores ? 1 : 0}) > 0;

@@ -77,10 +77,8 @@ MachinePeak measure_peak(const Comm& world, double core_share, std::int64_t arra
   MachinePeak peak;
   peak.fp32 = world.sum(core_share * best_rate(world, run_multiply_adds));
   // All ranks run one program: it has these instructions on every rank or on none.
-  if (cpu_has_matrix_unit())
+  if (cpu_computes_bf16())
     peak.bf16 = world.sum(core_share * best_rate(world, run_bfloat16_products));
-  else if (run_bfloat16_dots(1) > 0)
-    peak.bf16 = world.sum(core_share * best_rate(world, run_bfloat16_dots));
   peak.triad = best_triad(world, array_bytes);
   return peak;
 }

@@ -15,7 +15,7 @@ namespace halomesh {
 /// compute at once.
 struct MachinePeak {
   double fp32 = 0;
-  double bf16 = 0;  ///< by the matrix unit, or vector dot products; 0 if not compiled in
+  double bf16 = 0;  ///< by the library's products; 0 where the CPU has no instructions for them
   double triad = 0;
 
   /// The peak in a compute precision. bf16 may also be widened and multiplied as fp32, which is

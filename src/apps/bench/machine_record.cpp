@@ -105,6 +105,7 @@ Json to_json(const MachineRecord& record) {
                {"threads", record.threads},
                {"isa", record.isa},
                {"program_version", version()},
+               {"precision", name_of(record.precision)},
                {"ranks", record.ranks},
                {"nodes_measured", record.nodes},
                {"ranks_share_cores", record.shares_cores},

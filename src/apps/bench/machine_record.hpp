@@ -12,6 +12,7 @@
 #include "runtime/mpi/message_times.hpp"
 #include "src/apps/bench/kernel_timer.hpp"
 #include "src/apps/bench/machine_peak.hpp"
+#include "src/nn/data_type.hpp"
 
 namespace halomesh {
 
@@ -61,6 +62,7 @@ struct InputRates {
 
 struct MachineRecord {
   std::string name, cpu, isa;
+  DataType precision = DataType::kFloat32;              ///< the precision of the measured kernels
   int cores = 0, ranks_per_node = 1, threads = 1;       ///< cores per node; threads per rank
   std::int64_t ranks = 1, nodes = 1, memory_bytes = 0;  ///< memory per node
   bool shares_cores = false;             ///< ranks had to share cores: times are too long

@@ -61,7 +61,9 @@ const std::vector<NumberRule>& number_rules() {
       {"ranks-per-node", "ranks", 1, 4096, true, 0},
       {"memory-gib", "GiB of a node that jobs may use", 0.25, 1e6, false, 0},
       {"peak-gflops", "Gflop/s of a node, fp32", 1, 1e7, true, 0},
+      {"peak-bf16-gflops", "Gflop/s of a node, bf16", 1, 1e8, false, 0},
       {"kernel-efficiency", "share of the peak", 0.001, 1, true, 0},
+      {"kernel-efficiency-bf16", "share of the peak of bf16", 0.001, 1, false, 0},
       {"triad-gbs", "GB/s of a node's memory", 0.5, 1e6, true, 0},
       {"latency-us", "us of a message between nodes", 0.05, 1e4, false, 0},
       {"message-gbs", "GB/s of a message between nodes", 0.01, 1e4, false, 0},
@@ -143,8 +145,39 @@ void Machine::derive(std::int64_t ranks_per_node) {
   network.poll_s = value("poll-ms") * 1e-3;
   network.injection_s_per_byte = per_byte(value("injection-gbs"));
   const double share = threads() / std::max(value("cores"), 1.0);
-  kernels.rates = {value("peak-gflops") * 1e9 * share, value("kernel-efficiency"),
+  kernels.rates = {peak_gflops() * 1e9 * share, value(efficiency_number()),
                    value("triad-gbs") * 1e9 * share};
+}
+
+double Machine::peak_gflops() const {
+  const double fp32 = value("peak-gflops");
+  return precision == DataType::kBfloat16 ? std::max(value("peak-bf16-gflops"), fp32) : fp32;
+}
+
+const char* Machine::efficiency_number() const {
+  constexpr const char* kOfBf16 = "kernel-efficiency-bf16";
+  const bool known = precision == DataType::kBfloat16 && value(kOfBf16) > 0;
+  return known ? kOfBf16 : "kernel-efficiency";
+}
+
+void Machine::note_stand_ins() {
+  struct Rule {
+    const char *number, *note;
+  };
+  static constexpr Rule kRules[] = {
+      {"kernel-efficiency-bf16", "kernel-efficiency, the share in fp32, stands in for it"},
+      {"core-copy-gbs", "copy-gbs, the rate of all threads, stands in for it"},
+      {"memory-gib", "no mesh is compared with the memory of a node"},
+      {"stage-node-mbs", "staging is not counted"}};
+  const bool bf16 = precision == DataType::kBfloat16;
+  if (const double peak = value("peak-bf16-gflops"); bf16 && peak < peak_gflops())
+    notes.push_back(
+        fmt::format("peak-bf16-gflops is {}: peak-gflops stands in for it, as bf16 may "
+                    "be computed in fp32",
+                    peak > 0 ? "lower" : "not known"));
+  for (const Rule& rule : kRules)
+    if (value(rule.number) == 0 && (bf16 || &rule != kRules))
+      notes.push_back(fmt::format("{} is not known: {}", rule.number, rule.note));
 }
 
 double Machine::kernel_time_factor() const {

@@ -9,6 +9,7 @@
 
 #include "partition/cost/kernel_table.hpp"
 #include "partition/cost/network_cost.hpp"
+#include "src/nn/data_type.hpp"
 
 namespace halomesh {
 
@@ -46,8 +47,9 @@ struct Machine {
   Interconnect interconnect = Interconnect::kNone;
   std::vector<std::int64_t> shape;  ///< torus: nodes; dragonfly: groups, chassis, routers, nodes
   std::vector<MachineNumber> numbers;
-  std::string kernel_cpu;          ///< the CPU of the measured kernel times; empty: none
-  std::vector<std::string> notes;  ///< facts that a user must know, one sentence each
+  std::string kernel_cpu;                   ///< the CPU of the measured kernel times; empty: none
+  std::vector<std::string> notes;           ///< facts that a user must know, one sentence each
+  DataType precision = DataType::kFloat32;  ///< chooses the peak and the efficiency of kernels
 
   // Derived values:
   NetworkCost network;
@@ -62,6 +64,15 @@ struct Machine {
   void check_whole(const std::string& file) const;
   /// Computes the derived values for this many ranks per node (0: the machine's own).
   void derive(std::int64_t ranks_per_node = 0);
+
+  /// Gflop/s of a node in its precision: bf16 may also be widened to fp32.
+  double peak_gflops() const;
+  /// The number with the efficiency of kernels in its precision: that of fp32 stands in where the
+  /// one of bf16 is missing.
+  const char* efficiency_number() const;
+  /// Adds a note for each number that stands in for a missing one, and for each that is not
+  /// counted.
+  void note_stand_ins();
 
   std::int64_t ranks_per_node() const { return network.ranks_per_node; }
   /// The factor of kernel times: kernel-time-factor, or 1 if it is unknown.

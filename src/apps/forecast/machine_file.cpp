@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 #include "error.hpp"
 #include "joined.hpp"
@@ -85,8 +86,9 @@ void read_fact(Machine& machine, const Fact& fact) {
   }
 }
 
-Machine read_ini(const fs::path& file) {
+Machine read_ini(const fs::path& file, DataType precision) {
   Machine machine;
+  machine.precision = precision;
   machine.name = file.stem().string();
   const std::vector<Fact> facts = read_facts(file, "machine file");
   for (const Fact& fact : facts) read_fact(machine, fact);
@@ -185,6 +187,7 @@ struct JsonNumber {
   bool inverse;  ///< 1 / value of the key
 };
 
+constexpr const char* kBf16Peak = "peak-bf16-gflops";
 constexpr double kMicro = 1e6, kGigaInverse = 1e-9;
 const JsonNumber kJsonNumbers[] = {
     {"/nodes", "nodes", 1, false, false},
@@ -192,6 +195,7 @@ const JsonNumber kJsonNumbers[] = {
     {"/ranks_per_node", "ranks-per-node", 1, false, false},
     {"/memory_bytes", "memory-gib", 0x1p-30, false, false},
     {"/peak/fp32_flops_per_second", "peak-gflops", kGigaInverse, true, false},
+    {"/peak/bf16_flops_per_second", kBf16Peak, kGigaInverse, true, false},
     {"/peak/triad_bytes_per_second", "triad-gbs", kGigaInverse, true, false},
     {"/network/within_node/latency_s", "node-latency-us", kMicro, false, false},
     {"/network/within_node/s_per_byte", "node-message-gbs", kGigaInverse, false, true},
@@ -209,6 +213,13 @@ const JsonNumber kJsonNumbers[] = {
     {"/input/stage_bytes_per_second", "stage-node-mbs", 1e-6, false, false},
 };
 
+/// The peak of a rank in a precision, as MachinePeak::of() has it; 0 if the file has none.
+double peak_of(const JsonFile& file, DataType precision) {
+  const double fp32 = file.find("/peak/fp32_flops_per_second").value_or(0);
+  const double bf16 = file.find("/peak/bf16_flops_per_second").value_or(0);
+  return precision == DataType::kBfloat16 ? std::max(bf16, fp32) : fp32;
+}
+
 /// The median of flops / (seconds x peak) over the measured kernels.
 double efficiency_of(const JsonFile& file, double peak) {
   std::vector<double> shares;
@@ -220,9 +231,24 @@ double efficiency_of(const JsonFile& file, double peak) {
   return std::clamp(shares[shares.size() / 2], 0.001, 1.0);
 }
 
-Machine read_json(const fs::path& path, std::istream& in) {
+/// Sets the efficiency of kernels in the precision of the calibration; in fp32 it is required.
+void set_efficiency(Machine& machine, const JsonFile& file) {
+  const bool bf16 = file.word("/precision") == name_of(DataType::kBfloat16);
+  const double peak = peak_of(file, bf16 ? DataType::kBfloat16 : DataType::kFloat32);
+  const double share = peak > 0 ? efficiency_of(file, peak) : 0;
+  const std::string where = file.where("/kernels");
+  if (share > 0)
+    machine.set({bf16 ? "kernel-efficiency-bf16" : "kernel-efficiency", share, Origin::kDerived,
+                 "median of the measured kernels", where});
+  if (peak > 0 && (bf16 || share <= 0))
+    machine.set(
+        {"kernel-efficiency", 0.3, Origin::kAssumed, "no kernel was measured in fp32", where});
+}
+
+Machine read_json(const fs::path& path, std::istream& in, DataType precision) {
   const JsonFile file(path, in);
   Machine machine;
+  machine.precision = precision;
   machine.name = file.word("/name").empty() ? path.stem().string() : file.word("/name");
   machine.title = machine.name;
   machine.cpu = file.word("/cpu");
@@ -233,7 +259,8 @@ Machine read_json(const fs::path& path, std::istream& in) {
   for (const JsonNumber& number : kJsonNumbers) {
     auto value = file.find(number.key);
     if (!value) continue;
-    if (number.inverse && *value == 0) continue;  // too fast to be measured
+    // Too fast to be measured, or no instructions for it.
+    if (*value == 0 && (number.inverse || std::string_view(number.name) == kBf16Peak)) continue;
     double converted = number.scale * (number.inverse ? 1 / *value : *value);
     if (number.of_rank) converted *= ranks;
     machine.set(
@@ -242,14 +269,7 @@ Machine read_json(const fs::path& path, std::istream& in) {
   if (!file.find("/nodes"))
     machine.set({"nodes", has_network ? 1e6 : 1, has_network ? Origin::kAssumed : Origin::kMeasured,
                  "the calibration ran on one allocation", file.where("/nodes")});
-  if (const auto peak = file.find("/peak/fp32_flops_per_second"); peak && *peak > 0) {
-    const double share = efficiency_of(file, *peak);
-    const bool known = share > 0;
-    machine.set({"kernel-efficiency", known ? share : 0.3,
-                 known ? Origin::kDerived : Origin::kAssumed,
-                 known ? "median of the measured kernels" : "no kernel was measured",
-                 file.where("/kernels")});
-  }
+  set_efficiency(machine, file);
   machine.check_whole(path.string());
   machine.derive();
   if (machine.kernels.size() > 0) machine.kernel_cpu = machine.cpu;
@@ -258,13 +278,13 @@ Machine read_json(const fs::path& path, std::istream& in) {
 
 }  // namespace
 
-Machine read_machine(const fs::path& file) {
-  if (file.extension() != ".json") return read_ini(file);
+Machine read_machine(const fs::path& file, DataType precision) {
+  if (file.extension() != ".json") return read_ini(file, precision);
   std::ifstream in(file);
   if (!in || fs::is_directory(file))
     throw UsageError(fmt::format("the machine file {} cannot be read", file.c_str()),
                      "give the name of a machine (--machine list) or the path of a file");
-  return read_json(file, in);
+  return read_json(file, in, precision);
 }
 
 void add_kernels(Machine& machine, const fs::path& file) {
@@ -276,16 +296,16 @@ void add_kernels(Machine& machine, const fs::path& file) {
   const std::string cpu = times.word("/cpu");
   double scale = 1;
   if (cpu != machine.cpu) {
-    const auto peak = times.find("/peak/fp32_flops_per_second");
-    if (!peak || *peak <= 0)
+    const double peak = peak_of(times, machine.precision);
+    if (peak <= 0)
       throw UsageError(fmt::format(R"({}: measured on "{}", not on "{}", and its peak is missing)",
                                    file.c_str(), cpu, machine.cpu),
                        "measure the kernels on the machine itself");
-    scale = *peak / machine.kernels.rates.peak_flops;
+    scale = peak / machine.kernels.rates.peak_flops;
     machine.notes.push_back(fmt::format(
-        "kernel times of {} are from another CPU ({}, not {}): scaled by the ratio of the peaks, "
-        "{:.3g}",
-        file.filename().string(), cpu, machine.cpu, scale));
+        "kernel times of {} are from another CPU ({}, not {}): scaled by the ratio of the peaks in "
+        "{}, {:.3g}",
+        file.filename().string(), cpu, machine.cpu, name_of(machine.precision), scale));
   }
   machine.kernel_cpu = cpu;
   read_kernels(machine.kernels, times, scale);
@@ -316,8 +336,11 @@ std::string machine_template(const Machine& example) {
   return text;
 }
 
-Machine load_machine(const std::string& machine, const fs::path& directory) {
-  return read_machine(find_fact_file("machine", machine, directory / "machines"));
+Machine load_machine(const std::string& machine, const fs::path& directory, DataType precision) {
+  Machine read =
+      read_machine(find_fact_file("machine", machine, directory / "machines"), precision);
+  read.note_stand_ins();
+  return read;
 }
 
 }  // namespace halomesh

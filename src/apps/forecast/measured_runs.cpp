@@ -48,7 +48,8 @@ void scale_kernels(Machine& machine, double scale, std::size_t runs) {
   if (machine.kernels.size() > 0)
     set_fitted(machine, "kernel-time-factor", machine.kernel_time_factor() * scale, runs);
   else
-    set_fitted(machine, "kernel-efficiency", machine.value("kernel-efficiency") / scale, runs);
+    set_fitted(machine, machine.efficiency_number(), machine.kernels.rates.efficiency / scale,
+               runs);
   machine.derive(machine.network.ranks_per_node);
 }
 

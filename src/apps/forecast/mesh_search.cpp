@@ -44,9 +44,20 @@ MeshSearch::MeshSearch(const Machine& machine, const Model& model, const Job& jo
   find_grids();
 }
 
+std::vector<PartGrid> MeshSearch::grids_of(std::int64_t parts) const {
+  const Shape& input = model_.input();
+  std::vector<PartGrid> grids;
+  for (std::int64_t d = 1; d <= parts; ++d)
+    for (std::int64_t h = 1; parts % d == 0 && h <= parts / d; ++h) {
+      if (parts / d % h != 0) continue;
+      const PartGrid grid{d, h, parts / d / h};
+      if (grid.d <= input.d && grid.h <= input.h && grid.w <= input.w) grids.push_back(grid);
+    }
+  return grids;
+}
+
 void MeshSearch::find_grids() {
   const std::int64_t ranks = job_.nodes * machine_.ranks_per_node();
-  const Shape& input = model_.input();
   for (std::int64_t parts = 1; parts <= std::min(ranks, job_.max_parts); ++parts) {
     if (ranks % parts != 0) continue;
     const std::int64_t replicas = ranks / parts;
@@ -57,12 +68,8 @@ void MeshSearch::find_grids() {
                       batches_near(job_.work.batch, replicas)));
       continue;
     }
-    for (std::int64_t d = 1; d <= parts; ++d)
-      for (std::int64_t h = 1; parts % d == 0 && h <= parts / d; ++h) {
-        if (parts / d % h != 0) continue;
-        const PartGrid grid{d, h, parts / d / h};
-        if (grid.d <= input.d && grid.h <= input.h && grid.w <= input.w) grids_.push_back(grid);
-      }
+    const std::vector<PartGrid> grids = grids_of(parts);
+    grids_.insert(grids_.end(), grids.begin(), grids.end());
   }
   if (grids_.empty())
     throw UsageError(
@@ -106,6 +113,36 @@ MemoryNeed MeshSearch::memory_need(const MeshForecast& f) const {
   return at->second;
 }
 
+void MeshSearch::fit_memory(const Machine& machine, const MemoryNeed& need, MeshForecast& f) {
+  const double memory = machine.value("memory-gib") * 0x1p30;
+  const auto of_rank =
+      static_cast<std::int64_t>(memory / static_cast<double>(machine.ranks_per_node()));
+  f.recomputes = memory > 0 && should_recompute(need, of_rank);
+  f.memory_bytes = f.recomputes ? need.recomputed : need.kept;
+  f.fits = memory <= 0 || f.memory_bytes <= of_rank;
+}
+
+std::optional<LeastNodes> MeshSearch::least_nodes() const {
+  if (!job_.memory || machine_.value("memory-gib") <= 0) return std::nullopt;
+  const std::int64_t of_node = machine_.ranks_per_node();
+  const auto fitting = [&](std::int64_t parts) -> std::optional<LeastNodes> {
+    const std::vector<PartGrid> grids = grids_of(parts);
+    for (auto grid = grids.rbegin(); grid != grids.rend(); ++grid) {  // depth is cut first
+      MeshForecast f;
+      f.mesh = {std::max<std::int64_t>(job_.nodes * of_node / parts, 1), *grid};
+      fit_memory(machine_, job_.memory(machine_, model_.geometry(*grid), f.mesh, 1), f);
+      if (f.fits) return LeastNodes{(parts + of_node - 1) / of_node, *grid, f.memory_bytes};
+    }
+    return std::nullopt;
+  };
+  // Within a node, samples side by side need more than the parts of one.
+  for (std::int64_t parts = std::min(of_node, job_.max_parts); parts >= 1; --parts)
+    if (const auto least = of_node % parts == 0 ? fitting(parts) : std::nullopt) return least;
+  for (std::int64_t parts = 2 * of_node; parts <= job_.max_parts; parts += of_node)
+    if (const auto least = fitting(parts)) return least;
+  return std::nullopt;
+}
+
 // Samples per second and rank for one sample per rank, on a node whose ranks all compute.
 double MeshSearch::base_rate(const Machine& machine) const {
   return 1 / forecast_step(machine, model_, geometry({}), {1, {}}, 1, job_.options).step_s;
@@ -116,22 +153,13 @@ std::vector<MeshForecast> MeshSearch::forecasts_of(const Machine& machine,
                                                    bool keep) const {
   const std::int64_t ranks = job_.nodes * machine.ranks_per_node();
   const double base = base_rate(machine);
-  const double memory = machine.value("memory-gib") * 0x1p30;
   std::vector<MeshForecast> all;
   for (const PartGrid& grid : grids) {
     if (job_.progress) job_.progress(made_++);
     MeshForecast f;
     f.mesh = {ranks / grid.count(), grid};
     f.local_batch = job_.work.batch / f.mesh.replicas;
-    const MemoryNeed need = memory_need(f);
-    f.recomputes =
-        memory > 0 &&
-        should_recompute(need, static_cast<std::int64_t>(
-                                   memory / static_cast<double>(machine.ranks_per_node())));
-    f.memory_bytes = f.recomputes ? need.recomputed : need.kept;
-    f.fits = memory <= 0 ||
-             static_cast<double>(f.memory_bytes) * static_cast<double>(machine.ranks_per_node()) <=
-                 memory;
+    fit_memory(machine, memory_need(f), f);
     ForecastOptions options = job_.options;
     if (f.recomputes) options.memory = MemoryUse::kRecomputed;
     f.step = forecast_step(machine, model_, geometry(grid), f.mesh, f.local_batch, options);

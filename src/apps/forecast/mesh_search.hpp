@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,13 @@ struct MeshForecast {
   bool fits = true;               ///< in the memory of a node
 };
 
+/// The fewest nodes that hold one sample.
+struct LeastNodes {
+  std::int64_t nodes = 1;
+  PartGrid parts;
+  std::int64_t memory_bytes = 0;  ///< bytes of the rank that needs most
+};
+
 /// An assumed number and the effect of varying it by 25 % either way.
 struct Sensitivity {
   std::string number;
@@ -64,6 +72,9 @@ class MeshSearch {
 
   /// All meshes by time to solution; those that fit the memory come first.
   std::vector<MeshForecast> forecasts() const { return forecasts_of(machine_, grids_, false); }
+  /// Empty if the memory of a node is not known, or no cut of one sample into at most max_parts
+  /// fits.
+  std::optional<LeastNodes> least_nodes() const;
   /// Sentences that say why numbers of parts are left out.
   const std::vector<std::string>& hints() const { return hints_; }
   /// The assumed numbers by their effect on the best mesh of each number of parts in `ranked`.
@@ -75,9 +86,13 @@ class MeshSearch {
  private:
   const ModelGeometry& geometry(const PartGrid& grid) const;
   void find_grids();
+  // The cuts into so many parts that the input has the extents for.
+  std::vector<PartGrid> grids_of(std::int64_t parts) const;
   std::string fewer_nodes() const;
   double base_rate(const Machine& machine) const;
   MemoryNeed memory_need(const MeshForecast& f) const;
+  // Chooses whether outputs are computed again, and says whether the memory of a node suffices.
+  static void fit_memory(const Machine& machine, const MemoryNeed& need, MeshForecast& f);
   // With `keep`, geometries and outlines are kept because these meshes will be forecast again:
   // those of all meshes of a U-Net take a gigabyte.
   std::vector<MeshForecast> forecasts_of(const Machine& machine, const std::vector<PartGrid>& grids,

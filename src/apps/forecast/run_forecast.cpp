@@ -68,6 +68,10 @@ RunForecast forecast_run(const Machine& machine, std::int64_t nodes, const Workl
     return std::ceil(static_cast<double>(samples) / static_cast<double>(work.batch));
   };
   RunForecast run;
+  if (work.training_samples == 0) {
+    run.total_s = {training.low_s, training.step_s, training.high_s};
+    return run;
+  }
   run.epoch_s = steps(work.training_samples) * training.step_s;
   run.evaluation_s = steps(work.validation_samples) * evaluation.step_s;
   run.staging_s = staging_seconds(machine, nodes, work);

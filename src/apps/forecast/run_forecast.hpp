@@ -40,7 +40,7 @@ class EpochTable {
 /// The work of a run.
 struct Workload {
   std::int64_t batch = 1;
-  std::int64_t training_samples = 262144, validation_samples = 65536;
+  std::int64_t training_samples = 262144, validation_samples = 65536;  ///< 0 training: unknown
   double sample_bytes = 0;  ///< staged bytes of one sample
   double copies = 1;        ///< how often the data set is staged over all nodes
   Range3 epochs;
@@ -54,8 +54,8 @@ struct RunForecast {
   Range3 total_s;
 };
 
-/// Forecasts a run whose steps take `training` and, in evaluations with the training's local batch,
-/// `evaluation`.
+/// Forecasts a run, or one step where the samples of an epoch are not known. Steps take `training`
+/// and, in evaluations with the training's local batch, `evaluation`.
 RunForecast forecast_run(const Machine& machine, std::int64_t nodes, const Workload& work,
                          const StepForecast& training, const StepForecast& evaluation);
 

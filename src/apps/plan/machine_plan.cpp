@@ -3,8 +3,10 @@
 #include "src/apps/plan/machine_plan.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,6 +16,7 @@
 #include "narrow.hpp"
 #include "runtime/log/json_bytes.hpp"
 #include "runtime/log/progress.hpp"
+#include "runtime/machine/topology.hpp"
 #include "runtime/posix/atomic_file.hpp"
 #include "src/apps/forecast/machine_file.hpp"
 #include "src/apps/forecast/measured_runs.hpp"
@@ -48,6 +51,44 @@ std::string duration(const Range3& range) {
 
 double gib(std::int64_t bytes) { return static_cast<double>(bytes) * 0x1p-30; }
 
+/// Options that decide a forecast, and have defaults.
+constexpr std::array kDecisive = {"input",     "precision",        "optimizer",
+                                  "recompute", "gradient-payload", "nodes",
+                                  "batch",     "max-parts"};
+
+/// The options that nobody gave, with the values that the forecast assumes.
+std::map<std::string, std::string> assumed_options(const Options& options) {
+  std::map<std::string, std::string> assumed;
+  for (const auto& option : options.resolved())
+    if (!options.is_given(option.first) &&
+        std::find(kDecisive.begin(), kDecisive.end(), option.first) != kDecisive.end())
+      assumed.insert(option);
+  return assumed;
+}
+
+/// Chooses the samples of an epoch: as given, or of the published data of CosmoFlow, or 0: unknown.
+void choose_samples(const Options& options, Workload& work) {
+  const bool given = options.is_given("training-samples");
+  const bool published = !given && options.get<std::string>("model") == "cosmoflow";
+  if (!published) {
+    work.training_samples = options.get<std::int64_t>("training-samples");
+    work.validation_samples = 0;
+  }
+  if (options.is_given("validation-samples"))
+    work.validation_samples = options.get<std::int64_t>("validation-samples");
+}
+
+/// The memory of the rank of `mesh` that needs most.
+PartMemory memory_on(MemoryForecast& memory, const Machine& machine, const ModelGeometry& geometry,
+                     const MeshForecast& f) {
+  memory.setting().mesh = f.mesh;
+  memory.setting().batch = f.local_batch;
+  memory.setting().ranks_per_node = narrow<int>(machine.ranks_per_node());
+  memory.setting().threads = machine.threads();
+  if (f.recomputes) memory.setting().use = MemoryUse::kRecomputed;
+  return memory.of_part(geometry, memory.largest(geometry));
+}
+
 Job job_of(const Options& options, const Model& model, const fs::path& jobscripts,
            std::string& basis) {
   Job job;
@@ -59,21 +100,17 @@ Job job_of(const Options& options, const Model& model, const fs::path& jobscript
   job.memory = [memory = std::make_shared<MemoryForecast>(options), use = memory_use(options)](
                    const Machine& machine, const ModelGeometry& geometry, const MeshShape& mesh,
                    std::int64_t batch) {
-    memory->setting().mesh = mesh;
-    memory->setting().batch = batch;
-    memory->setting().ranks_per_node = narrow<int>(machine.ranks_per_node());
-    memory->setting().threads = machine.threads();
-    const auto needed = [&](MemoryUse one) {
-      memory->setting().use = one;
-      return memory->of_part(geometry, memory->largest(geometry)).total();
-    };
-    const std::int64_t kept = needed(use.value_or(MemoryUse::kShared));
-    return MemoryNeed{kept, use ? kept : needed(MemoryUse::kRecomputed)};
+    MeshForecast f;
+    f.mesh = mesh;
+    f.local_batch = batch;
+    memory->setting().use = use.value_or(MemoryUse::kShared);
+    const std::int64_t kept = memory_on(*memory, machine, geometry, f).total();
+    f.recomputes = true;
+    return MemoryNeed{kept, use ? kept : memory_on(*memory, machine, geometry, f).total()};
   };
   job.max_parts = options.get<std::int64_t>("max-parts");
   job.work.batch = options.get<std::int64_t>("batch");
-  job.work.training_samples = options.get<std::int64_t>("training-samples");
-  job.work.validation_samples = options.get<std::int64_t>("validation-samples");
+  choose_samples(options, job.work);
   job.work.sample_bytes = static_cast<double>(model.input().volume() * size_of(model.input_type()));
   if (options.is_given("target-epochs")) {
     const auto epochs = options.get<double>("target-epochs");
@@ -108,11 +145,6 @@ void print_machine(std::ostream& out, const Machine& machine) {
                  rule.fallback > 0 ? "assumed" : "unknown", "default of the program"});
   }
   out << table;
-}
-
-/// Whether the samples of an epoch are known, as given or as the published data of the network.
-bool knows_epoch(const Options& options) {
-  return options.is_given("training-samples") || options.get<std::string>("model") == "cosmoflow";
 }
 
 /// Times of epochs and runs are left out where the number of samples is `timed` by nobody.
@@ -163,15 +195,17 @@ void print_choice(std::ostream& out, const std::vector<MeshForecast>& all, bool 
     out << "  No other mesh fits the batch and the memory.\n";
     return;
   }
-  out << fmt::format("Runner-up: --parts {}: {} ms a step, {:.1f} % longer to the solution.\n",
+  out << fmt::format("Runner-up: --parts {}: {} ms a step, {:.1f} % longer{}.\n",
                      to_string(other->mesh.parts), milliseconds(other->step.step_s),
-                     100 * (other->run.total_s.mid / best.run.total_s.mid - 1));
+                     100 * (other->run.total_s.mid / best.run.total_s.mid - 1),
+                     timed ? " to the solution" : "");
   for (const std::string& sentence : reasons(best, *other)) out << "  " << sentence << '\n';
 }
 
-void print_sensitivities(std::ostream& out, const std::vector<Sensitivity>& all) {
-  out << "\nAssumed numbers, each varied by -25 % and +25 % (change of the best mesh's time to "
-         "solution):\n";
+void print_sensitivities(std::ostream& out, const std::vector<Sensitivity>& all, bool timed) {
+  out << fmt::format(
+      "\nAssumed numbers, each varied by -25 % and +25 % (change of the best mesh's {}):\n",
+      timed ? "time to solution" : "step");
   std::vector<std::string> small;
   for (const Sensitivity& s : all) {
     const bool flips = !s.best_low.empty() || !s.best_high.empty();
@@ -193,10 +227,31 @@ void print_sensitivities(std::ostream& out, const std::vector<Sensitivity>& all)
 }
 
 void print_basis(std::ostream& out, const Machine& machine, const MeshForecast& best) {
-  out << fmt::format("\nKernel times of the best mesh: {} at {:.3g} of the peak.\n",
-                     describe_kernel_shares(best.step.kernel_shares),
-                     machine.value("kernel-efficiency"));
+  out << fmt::format(
+      "\nKernel times of the best mesh: {} at {:.3g} of the peak in {}, {:.6g} Gflop/s of a "
+      "node.\n",
+      describe_kernel_shares(best.step.kernel_shares), machine.kernels.rates.efficiency,
+      name_of(machine.precision), machine.peak_gflops());
   for (const std::string& note : machine.notes) out << "Note: " << note << ".\n";
+}
+
+/// What people ask first, at the end of the output, where a terminal shows it.
+void print_summary(std::ostream& out, const Machine& machine, const MeshForecast& best,
+                   const std::optional<LeastNodes>& least, const PartMemory& memory) {
+  const auto of_node = [&](std::int64_t bytes) {
+    const double most = machine.value("memory-gib");
+    return fmt::format("{:.1f} GiB per node{}", gib(bytes * machine.ranks_per_node()),
+                       most > 0 ? fmt::format(" of {:g}", most) : std::string());
+  };
+  out << "\nLeast nodes per sample: "
+      << (least ? fmt::format("{}, --parts {}: {}", least->nodes, to_string(least->parts),
+                              of_node(least->memory_bytes))
+                : std::string("not known"))
+      << fmt::format("\nMemory of {}: {}; the largest share: {}\n", to_string(best.mesh),
+                     of_node(best.memory_bytes), largest_share(memory))
+      << fmt::format("Step of {} in {}: {} ms ({} to {})\n", to_string(best.mesh),
+                     name_of(machine.precision), milliseconds(best.step.step_s),
+                     milliseconds(best.step.low_s), milliseconds(best.step.high_s));
 }
 
 json to_json(const StepForecast& step) {
@@ -221,7 +276,8 @@ json to_json(const Range3& range) {
 
 json document(const Machine& machine, const Job& job, const std::vector<MeshForecast>& all,
               const std::vector<std::string>& hints, const std::vector<Sensitivity>& varied,
-              bool timed) {
+              const std::optional<LeastNodes>& least) {
+  const bool timed = job.work.training_samples > 0;
   const auto of_run = [&](const json& seconds) { return timed ? seconds : json(); };
   json root{{"machine", machine.name},
             {"nodes", job.nodes},
@@ -230,8 +286,15 @@ json document(const Machine& machine, const Job& job, const std::vector<MeshFore
             {"epochs", to_json(job.work.epochs)},
             {"training_samples", of_run(job.work.training_samples)},
             {"validation_samples", of_run(job.work.validation_samples)},
+            {"precision", name_of(machine.precision)},
             {"hints", hints},
-            {"notes", machine.notes}};
+            {"notes", machine.notes},
+            {"least_nodes_per_sample", nullptr}};
+  if (least)
+    root["least_nodes_per_sample"] = {
+        {"nodes", least->nodes},
+        {"parts", to_string(least->parts)},
+        {"memory_bytes_per_node", least->memory_bytes * machine.ranks_per_node()}};
   for (const MachineNumber& number : machine.numbers)
     root["numbers"][number.name] = {
         {"value", number.value}, {"origin", name_of(number.origin)}, {"source", number.source}};
@@ -285,6 +348,31 @@ Machine fit_with_note(std::ostream& out, Machine machine, const Model& model,
   return machine;
 }
 
+/// The job with every number that it rests on, given or assumed.
+void print_heading(std::ostream& out, const Machine& machine, const Job& job,
+                   const Options& options, const std::string& basis) {
+  const Range3& epochs = job.work.epochs;
+  out << fmt::format("{}: {}, {} per node, {} per rank; batch {}; ", machine.title,
+                     counted(job.nodes, "node"), counted(machine.ranks_per_node(), "rank"),
+                     counted(machine.threads(), "thread"), job.work.batch);
+  if (job.work.training_samples == 0)
+    out << "samples of an epoch not known";
+  else
+    out << fmt::format("{} training and {} validation samples{}; ", job.work.training_samples,
+                       job.work.validation_samples,
+                       options.is_given("training-samples") ? "" : " (as published)");
+  if (job.work.training_samples > 0 && epochs.low == epochs.high)
+    out << fmt::format("{:g} epoch{} ({})", epochs.mid, epochs.mid == 1 ? "" : "s", basis);
+  else if (job.work.training_samples > 0)
+    out << fmt::format("{} to {} epochs, {:.0f} likely ({})", std::round(epochs.low),
+                       std::round(epochs.high), epochs.mid, basis);
+  std::string defaults;
+  for (const auto& [name, value] : assumed_options(options))
+    defaults += fmt::format("{} --{} {}", defaults.empty() ? "" : ",", name, value);
+  if (!defaults.empty()) out << "\n  not given, so assumed:" << defaults;
+  out << "\n\n";
+}
+
 [[noreturn]] void refuse_memory(const Machine& machine, const std::vector<MeshForecast>& all) {
   const auto least = std::min_element(all.begin(), all.end(), [](const auto& a, const auto& b) {
     return a.memory_bytes < b.memory_bytes;
@@ -297,6 +385,50 @@ Machine fit_with_note(std::ostream& out, Machine machine, const Model& model,
                   gib(least->memory_bytes * ranks), ranks, machine.name,
                   machine.value("memory-gib")),
       "use more nodes, fewer ranks per node, a smaller batch, or more parts (--max-parts)");
+}
+
+/// Memory is counted with the kernels that the library has for this computer.
+void note_other_cpu(Machine& machine) {
+  const std::string here = Topology::of_this_node().cpu_model();
+  if (here != machine.cpu)
+    machine.notes.push_back(fmt::format(
+        "memory is counted with the library's kernels for this computer ({}), not for {}: their "
+        "scratch may differ",
+        here.empty() ? "unknown CPU" : here, machine.cpu.empty() ? "the machine's" : machine.cpu));
+}
+
+void forecast_meshes(std::ostream& out, const Options& options, const Model& model, Machine machine,
+                     const fs::path& jobscripts) {
+  note_other_cpu(machine);
+  std::string basis;
+  Job job = job_of(options, model, jobscripts, basis);
+  Progress progress("forecast", "meshes", 0);
+  job.progress = [&](std::int64_t made) { progress.update(made); };
+  const MeshSearch search(machine, model, job);
+  const std::vector<MeshForecast> all = search.forecasts();
+  if (!all.front().fits) refuse_memory(machine, all);
+  const std::vector<Sensitivity> varied = search.sensitivities(all);
+  const std::optional<LeastNodes> least = search.least_nodes();
+  const MeshForecast& best = all.front();
+  MemoryForecast memory(options);
+  const PartMemory of_best = memory_on(memory, machine, model.geometry(best.mesh.parts), best);
+  progress.finish();
+  const bool timed = job.work.training_samples > 0;
+  print_heading(out, machine, job, options, basis);
+  print_meshes(out, all, timed);
+  for (const std::string& hint : search.hints()) out << "Left out: " << hint << ".\n";
+  print_choice(out, all, timed);
+  print_sensitivities(out, varied, timed);
+  print_basis(out, machine, best);
+  print_summary(out, machine, best, least, of_best);
+  const auto file = options.get<std::string>("json");
+  if (file.empty()) return;
+  json root = document(machine, job, all, search.hints(), varied, least);
+  root["model"] = options.get<std::string>("model");
+  root["input"] = to_text(model.input());
+  root["epochs_from"] = basis;
+  root["assumed_options"] = assumed_options(options);
+  write_file_atomically(file, dump_json(root, 2) + "\n");
 }
 
 }  // namespace
@@ -321,10 +453,12 @@ void add_machine_options(Options& options) {
       .at_least(1)
       .at_most(256)
       .needs(kMachine)
-      .add<std::int64_t>("training-samples", "N", 262144, "samples of an epoch")
+      .add<std::int64_t>("training-samples", "N", 0,
+                         "samples of an epoch; 0: as published for CosmoFlow, unknown otherwise")
       .at_least(1)
       .needs(kMachine)
-      .add<std::int64_t>("validation-samples", "N", 65536, "samples of an evaluation")
+      .add<std::int64_t>("validation-samples", "N", 0,
+                         "samples of an evaluation; 0: none, or as published for CosmoFlow")
       .at_least(0)
       .needs(kMachine)
       .add<double>("target-epochs", "N", 0, "epochs to the target; default: by --epochs-table")
@@ -362,7 +496,8 @@ void plan_on_machine(std::ostream& out, const Options& options, const Model& mod
     out << machine_template(load_machine("xeon-slurm", jobscripts));
     return;
   }
-  Machine machine = load_machine(options.get<std::string>(kMachine), jobscripts);
+  Machine machine =
+      load_machine(options.get<std::string>(kMachine), jobscripts, planned_precision(options));
   machine.derive(options.get<std::int64_t>("ranks-per-node"));
   if (const auto file = options.get<std::string>("kernel-times"); !file.empty())
     add_kernels(machine, file);
@@ -376,37 +511,7 @@ void plan_on_machine(std::ostream& out, const Options& options, const Model& mod
     write_file_atomically(file, platform_xml(machine, options.get<std::int64_t>("nodes")));
     return;
   }
-  std::string basis;
-  Job job = job_of(options, model, jobscripts, basis);
-  Progress progress("forecast", "meshes", 0);
-  job.progress = [&](std::int64_t made) { progress.update(made); };
-  const MeshSearch search(machine, model, job);
-  const std::vector<MeshForecast> all = search.forecasts();
-  if (!all.front().fits) refuse_memory(machine, all);
-  const std::vector<Sensitivity> varied = search.sensitivities(all);
-  progress.finish();
-  const Range3& epochs = job.work.epochs;
-  const bool timed = knows_epoch(options);
-  out << fmt::format("{}: {}, {} per node, {} per rank; batch {}; ", machine.title,
-                     counted(job.nodes, "node"), counted(machine.ranks_per_node(), "rank"),
-                     counted(machine.threads(), "thread"), job.work.batch);
-  if (timed)
-    out << fmt::format("{} training and {} validation samples{}; ", job.work.training_samples,
-                       job.work.validation_samples,
-                       options.is_given("training-samples") ? "" : " (as published)");
-  if (epochs.low == epochs.high)
-    out << fmt::format("{:g} epoch{} ({})\n\n", epochs.mid, epochs.mid == 1 ? "" : "s", basis);
-  else
-    out << fmt::format("{} to {} epochs, {:.0f} likely ({})\n\n", std::round(epochs.low),
-                       std::round(epochs.high), epochs.mid, basis);
-  print_meshes(out, all, timed);
-  for (const std::string& hint : search.hints()) out << "Left out: " << hint << ".\n";
-  print_choice(out, all, timed);
-  print_sensitivities(out, varied);
-  print_basis(out, machine, all.front());
-  if (const auto file = options.get<std::string>("json"); !file.empty())
-    write_file_atomically(
-        file, dump_json(document(machine, job, all, search.hints(), varied, timed), 2) + "\n");
+  forecast_meshes(out, options, model, std::move(machine), jobscripts);
 }
 
 }  // namespace halomesh

@@ -2,12 +2,22 @@
 // The memory of a training process: see memory_forecast.hpp.
 #include "src/apps/plan/memory_forecast.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "src/apps/options/model_options.hpp"
 #include "src/apps/options/train_options.hpp"
 
 namespace halomesh {
+
+std::string largest_share(const PartMemory& memory) {
+  const auto* largest = std::max_element(
+      kMemoryTerms.begin(), kMemoryTerms.end(),
+      [&](const auto& a, const auto& b) { return memory.*a.bytes < memory.*b.bytes; });
+  return fmt::format(
+      "{}, {:.0f} %", largest->name,
+      100 * static_cast<double>(memory.*largest->bytes) / static_cast<double>(memory.total()));
+}
 
 void add_memory_options(Options& options) {
   add_optimizer_choice(options);

@@ -2,7 +2,9 @@
 // The memory of a training process, from the options of `plan`. Needs no MPI launch.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
 
 #include "models/network.hpp"
 #include "partition/model_geometry.hpp"
@@ -10,6 +12,25 @@
 #include "src/apps/options/options.hpp"
 
 namespace halomesh {
+
+/// A share of PartMemory, as tables name it.
+struct MemoryTerm {
+  const char* name;
+  std::int64_t PartMemory::*bytes;
+};
+inline constexpr std::array kMemoryTerms = {
+    MemoryTerm{"tensors of a step, which share it", &PartMemory::tensors},
+    MemoryTerm{"parameters and gradients", &PartMemory::parameters},
+    MemoryTerm{"state of the optimizer", &PartMemory::optimizer},
+    MemoryTerm{"packed weights, places of maxima", &PartMemory::layers},
+    MemoryTerm{"scratch that layers share", &PartMemory::scratch},
+    MemoryTerm{"samples in use and being read", &PartMemory::input},
+    MemoryTerm{"buffers of halos", &PartMemory::exchanges},
+    MemoryTerm{"buffers of gradient sums", &PartMemory::sums},
+    MemoryTerm{"program and libraries", &PartMemory::program}};
+
+/// The largest term with its percentage of the whole, e.g. "buffers of halos, 66 %".
+std::string largest_share(const PartMemory& memory);
 
 /// Declares the options on which a run's memory depends, besides the network and its mesh.
 void add_memory_options(Options& options);

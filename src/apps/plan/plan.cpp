@@ -43,8 +43,10 @@ Options plan_options() {
       .at_least(1)
       .at_most(4096)
       .needs("machine", {""})
-      .add<std::int64_t>("threads", "N", 0,
-                         "also print how evenly N threads per rank share the loops of convolutions")
+      .add<std::int64_t>(
+          "threads", "N", 0,
+          "threads per rank, for the scratch of kernels; also print how evenly they share the "
+          "loops of convolutions")
       .at_least(0)
       .at_most(1024)
       .needs("machine", {""})
@@ -70,21 +72,6 @@ std::vector<std::int64_t> flops_of_layers(const Model& model, const ModelGeometr
   return flops;
 }
 
-struct MemoryTerm {
-  const char* name;
-  std::int64_t PartMemory::*bytes;
-};
-constexpr std::array kMemoryTerms = {
-    MemoryTerm{"tensors of a step, which share it", &PartMemory::tensors},
-    MemoryTerm{"parameters and gradients", &PartMemory::parameters},
-    MemoryTerm{"state of the optimizer", &PartMemory::optimizer},
-    MemoryTerm{"packed weights, places of maxima", &PartMemory::layers},
-    MemoryTerm{"scratch that layers share", &PartMemory::scratch},
-    MemoryTerm{"samples in use and being read", &PartMemory::input},
-    MemoryTerm{"buffers of halos", &PartMemory::exchanges},
-    MemoryTerm{"buffers of gradient sums", &PartMemory::sums},
-    MemoryTerm{"program and libraries", &PartMemory::program}};
-
 // Prints the memory of the chosen part and, if it is another, of the part that needs most.
 void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry& geometry,
                   std::int64_t part) {
@@ -106,18 +93,12 @@ void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry
       cells.push_back(fmt::format("{:.1f}", 1e-6 * static_cast<double>(bytes_of(column))));
     table.add(cells);
   };
-  const PartMemory& most = columns.back();
-  const MemoryTerm* largest = &kMemoryTerms.front();
-  for (const MemoryTerm& term : kMemoryTerms) {
+  for (const MemoryTerm& term : kMemoryTerms)
     row(term.name, [&](const PartMemory& m) { return m.*term.bytes; });
-    if (most.*term.bytes > most.*largest->bytes) largest = &term;
-  }
   row("peak", [](const PartMemory& m) { return m.total(); });
   out << table
-      << fmt::format(
-             "the largest share: {}, {:.0f} % of part {}\n", largest->name,
-             100 * static_cast<double>(most.*largest->bytes) / static_cast<double>(most.total()),
-             parts.back());
+      << fmt::format("the largest share: {} of part {}\n", largest_share(columns.back()),
+                     parts.back());
 }
 
 // Prints the memory with recomputation of the part that needs most: the alternative of --recompute

@@ -61,7 +61,8 @@ Predictions predict(const Options& options, const RankBinding& binding, const Mo
   Predictions predictions;
   const auto name = options.get<std::string>("machine");
   if (name.empty()) return predictions;
-  Machine machine = load_machine(name, jobscripts_of(name));
+  Machine machine = load_machine(name, jobscripts_of(name),
+                                 precision_named(options.get<std::string>("precision")));
   ForecastOptions forecast;
   forecast.threads = binding.threads;
   std::array<double, 3> kernel_shares{};  // means over the cases, by source

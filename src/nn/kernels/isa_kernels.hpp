@@ -22,7 +22,6 @@ struct IsaKernels {
   std::unique_ptr<WinogradPasses> (*make_winograd_passes)(const WinogradPasses::Options& options,
                                                           const LayerContext& context);
   double (*run_multiply_adds)(std::int64_t rounds);  ///< see peak.hpp
-  double (*run_bfloat16_dots)(std::int64_t rounds);
 };
 
 /// All kernels that were built, best first; the last are those of the whole program.

@@ -36,12 +36,9 @@ std::unique_ptr<Layer> make_convolution_block(const ConvolutionBlockOptions& opt
 }  // namespace
 
 // Constant from the start of the program, since no code here may run before the CPU was examined.
-constinit const IsaKernels kIsaKernels = {kIsa,
-                                          kNamespace == "isa_baseline",
-                                          make_convolution_block,
-                                          make_winograd_passes,
-                                          run_multiply_adds_here,
-                                          run_bfloat16_dots_here};
+constinit const IsaKernels kIsaKernels = {kIsa, kNamespace == "isa_baseline",
+                                          make_convolution_block, make_winograd_passes,
+                                          run_multiply_adds_here};
 
 }  // namespace HALOMESH_ISA
 }  // namespace halomesh

@@ -13,8 +13,6 @@ thread_local volatile float sink;  // keeps compilers from removing the loop bel
 
 double run_multiply_adds(std::int64_t rounds) { return isa_kernels().run_multiply_adds(rounds); }
 
-double run_bfloat16_dots(std::int64_t rounds) { return isa_kernels().run_bfloat16_dots(rounds); }
-
 Triad::Triad(std::int64_t bytes)
     : size_(bytes / static_cast<std::int64_t>(sizeof(float))),
       a_(new float[static_cast<std::size_t>(size_)]),

@@ -13,10 +13,6 @@ namespace halomesh {
 /// multiply-add being two.
 double run_multiply_adds(std::int64_t rounds);
 
-/// As run_multiply_adds(), with dot products of pairs of bf16 added to fp32 (AVX512-BF16). Returns
-/// 0, and does nothing, where the kernels in use have none; matrix units are not used.
-double run_bfloat16_dots(std::int64_t rounds);
-
 /// a(i) = b(i) + s * c(i), as in McCalpin's STREAM triad, on three arrays whose pages were first
 /// touched by the threads that use them.
 class Triad {

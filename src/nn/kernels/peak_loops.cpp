@@ -3,9 +3,6 @@
 // Chooses the vectors; the caller measures the time.
 #include "src/nn/kernels/peak_loops.hpp"
 
-#if defined(__AVX512BF16__)
-#include <immintrin.h>
-#endif
 #if defined(__ARM_FEATURE_SVE)
 #include <arm_sve.h>
 #endif
@@ -70,24 +67,6 @@ double multiply_adds(std::int64_t rounds) {
 }  // namespace
 
 double run_multiply_adds_here(std::int64_t rounds) { return multiply_adds(rounds); }
-
-double run_bfloat16_dots_here(std::int64_t rounds) {
-#if defined(__AVX512BF16__)
-  const __m512bh x = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(-0.5f));
-  const __m512bh y = _mm512_cvtne2ps_pbh(_mm512_set1_ps(0.5f), _mm512_set1_ps(0.5f));
-  __m512 chains[kChains];
-  for (int i = 0; i < kChains; ++i) chains[i] = _mm512_set1_ps(start(i));
-  for (std::int64_t r = 0; r < rounds; ++r)
-    for (__m512& chain : chains) chain = _mm512_dpbf16_ps(chain, x, y);
-  __m512 sum = _mm512_setzero_ps();
-  for (const __m512& chain : chains) sum = _mm512_add_ps(sum, chain);
-  sink = _mm512_cvtss_f32(sum);
-  return 4.0 * kChains * 16 * static_cast<double>(rounds);
-#else
-  (void)rounds;
-  return 0;
-#endif
-}
 
 }  // namespace HALOMESH_ISA
 }  // namespace halomesh

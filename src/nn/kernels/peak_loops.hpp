@@ -9,9 +9,8 @@
 namespace halomesh {
 inline namespace HALOMESH_ISA {
 
-/// run_multiply_adds() and run_bfloat16_dots() of peak.hpp for this instruction set.
+/// run_multiply_adds() of peak.hpp for this instruction set.
 double run_multiply_adds_here(std::int64_t rounds);
-double run_bfloat16_dots_here(std::int64_t rounds);
 
 }  // namespace HALOMESH_ISA
 }  // namespace halomesh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of bf16 matrices by the library, to be timed for the peak performance of a matrix unit.
+// Products of bf16 matrices by the library, to be timed for the peak performance in bf16.
 #pragma once
 
 #include <cstdint>

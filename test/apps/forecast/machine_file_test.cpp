@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "src/apps/forecast/platform.hpp"
@@ -114,6 +115,53 @@ TEST_CASE("a calibration is read") {
   CHECK(damaged("backward data", "sideways")
             .starts_with("mine.json: /kernels/0: unknown pass 'sideways'"));
   CHECK(damaged("{\"name\"", "[").starts_with("mine.json is not a JSON object"));
+}
+
+TEST_CASE(
+    "kernels in bf16 have a peak and an efficiency of their own, or a note names the stand-ins") {
+  const TempDirectory directory;
+  const auto loaded = [&](const std::string& more, DataType precision) {
+    const std::filesystem::path file = directory / "mine.ini";
+    std::ofstream(file) << kSmallMachine + more;
+    return load_machine(file.string(), source_jobscripts(), precision);
+  };
+  const std::string peak = "peak-bf16-gflops = 1600 # published: T\n";
+  const std::string share = "kernel-efficiency-bf16 = 0.25 # measured: T\n";
+  const auto rate = [](const Machine& machine) {
+    return machine.kernels.rates.peak_flops * machine.kernels.rates.efficiency;
+  };
+  const Machine fp32 = loaded(peak + share, DataType::kFloat32);
+  const Machine bf16 = loaded(peak + share, DataType::kBfloat16);
+  const Machine half = loaded(peak, DataType::kBfloat16), bare = loaded("", DataType::kBfloat16);
+  CHECK(rate(fp32) == doctest::Approx(50e9));
+  CHECK(rate(bf16) == doctest::Approx(400e9));
+  CHECK(rate(half) == doctest::Approx(800e9));
+  CHECK(rate(bare) == doctest::Approx(50e9));
+  const auto stand_ins = [](const Machine& machine) {
+    return std::count_if(machine.notes.begin(), machine.notes.end(), [](const std::string& note) {
+      return note.find("bf16") != std::string::npos;
+    });
+  };
+  CHECK(stand_ins(fp32) == 0);
+  CHECK(stand_ins(bf16) == 0);
+  REQUIRE(stand_ins(half) == 1);
+  REQUIRE(stand_ins(bare) == 2);
+  CHECK(bare.notes[0] ==
+        "peak-bf16-gflops is not known: peak-gflops stands in for it, as bf16 may be computed in "
+        "fp32");
+  CHECK(bare.notes[1] == half.notes[0]);
+  // Where products of bf16 are slow, those of fp32 are computed: a lower peak has no effect.
+  const Machine slow =
+      loaded("peak-bf16-gflops = 60 # published: T\n" + share, DataType::kBfloat16);
+  CHECK(rate(slow) == doctest::Approx(25e9));
+  CHECK(slow.notes[0].starts_with("peak-bf16-gflops is lower: "));
+  std::string calibration = kJson;
+  calibration.replace(calibration.find("\"peak\": {"), 9,
+                      "\"precision\": \"bf16\", \"peak\": {\"bf16_flops_per_second\": 1e11,");
+  const Machine measured = machine_of(calibration, "mine.json");
+  CHECK(measured.value("peak-bf16-gflops") == doctest::Approx(200));
+  CHECK(measured.value("kernel-efficiency-bf16") == doctest::Approx(0.2));
+  CHECK(measured.value("kernel-efficiency") == doctest::Approx(0.3));  // assumed
 }
 
 TEST_CASE("kernel times of another CPU are scaled, and the machine says so") {

@@ -337,6 +337,30 @@ TEST_CASE("meshes that do not fit the memory come last") {
   }
 }
 
+TEST_CASE("the fewest nodes that hold a sample, whatever the job's batch and nodes are") {
+  Machine machine = machine_of(kSmallMachine);  // 8 GiB
+  machine.derive(4);
+  const Model model = small_model();
+  const auto least = [&](double gib_of_sample) {
+    Job job = job_of(16, 64);
+    job.memory = [=](const Machine&, const ModelGeometry&, const MeshShape& mesh,
+                     std::int64_t batch) {
+      const auto bytes = static_cast<std::int64_t>(gib_of_sample * 0x1p30) * batch /
+                         std::min<std::int64_t>(mesh.parts.count(), 16);
+      return MemoryNeed{bytes, bytes};
+    };
+    return MeshSearch(machine, model, job).least_nodes();
+  };
+  CHECK(least(4)->nodes == 1);
+  CHECK(least(8)->nodes == 1);
+  CHECK(to_string(least(8)->parts) == "4x1x1");
+  CHECK(least(8)->memory_bytes == std::int64_t{2} << 30);
+  CHECK(least(8.1)->nodes == 2);
+  CHECK(least(20)->nodes == 3);
+  CHECK(to_string(least(20)->parts) == "12x1x1");
+  CHECK_FALSE(least(33));
+}
+
 TEST_CASE("outputs are computed again on meshes that would not fit otherwise") {
   Machine machine = machine_of(kSmallMachine);  // 8 GiB
   machine.derive(4);

@@ -78,6 +78,49 @@ TEST_CASE("a plan names the best mesh, the runner-up, reasons and assumptions") 
   CHECK(json["sensitivities"].size() > 3);
 }
 
+TEST_CASE("a plan ends with the memory of a node, and says what it assumes") {
+  const TempDirectory directory;
+  const std::string file = (directory / "plan.json").string();
+  std::ofstream(directory / "mine.ini") << kSmallMachine;
+  const auto plan = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--machine", (directory / "mine.ini").string(), "--json", file});
+    return printed_for({"--model", "unet3d", "--input", "16x16x16x1", "--levels", "2"}, more);
+  };
+  const std::string text = plan({"--nodes", "4", "--batch", "4", "--precision", "bf16"});
+  const auto last = text.find("\nLeast nodes per sample: 1, --parts 1x1x1: ");
+  REQUIRE(last != std::string::npos);
+  for (const char* part : {" GiB per node of 8\n", "\nMemory of ",
+                           "; the largest share: ", "\nStep of ", " in bf16: "}) {
+    CAPTURE(part);
+    CHECK(text.find(part, last) != std::string::npos);
+  }
+  // Nobody gave the samples of an epoch: neither epochs nor solutions have a time.
+  CHECK(text.find("; samples of an epoch not known\n  not given, so assumed: --gradient-payload "
+                  "fp32, --max-parts 64, --optimizer sgd, --recompute off\n") != std::string::npos);
+  CHECK(text.find("solution):") == std::string::npos);
+  CHECK(text.find("to the solution.") == std::string::npos);
+  CHECK(text.find("Note: memory is counted with the library's kernels for this computer") !=
+        std::string::npos);
+  auto json = nlohmann::json::parse(std::ifstream(file));
+  CHECK(json["assumed_options"].size() == 4);
+  CHECK(json["assumed_options"]["max-parts"] == "64");
+  CHECK(json["precision"] == "bf16");
+  CHECK(json["input"] == "16x16x16x1");
+  CHECK(json["training_samples"].is_null());
+  CHECK(json["meshes"][0]["time_to_solution_s"].is_null());
+  CHECK(json["least_nodes_per_sample"]["nodes"] == 1);
+  CHECK(json["least_nodes_per_sample"]["memory_bytes_per_node"] > 0);
+  CHECK(json["notes"].size() >= 2);
+  // No published number of validation samples belongs to samples of the user's own.
+  CHECK(plan({"--training-samples", "168"})
+            .find("; 168 training and 0 validation samples; 1 epoch") != std::string::npos);
+  json = nlohmann::json::parse(std::ifstream(file));
+  CHECK(json["meshes"][0]["evaluation_s"] == 0);
+  CHECK(printed({"--machine", "fugaku"})
+            .find("; 262144 training and 65536 validation samples (as published); ") !=
+        std::string::npos);
+}
+
 TEST_CASE("a plan counts what the optimizer keeps and moves") {
   const TempDirectory directory;
   const auto forecast = [&](const std::string& optimizer) {
