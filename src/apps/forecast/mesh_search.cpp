@@ -126,12 +126,13 @@ std::optional<LeastNodes> MeshSearch::least_nodes() const {
   if (!job_.memory || machine_.value("memory-gib") <= 0) return std::nullopt;
   const std::int64_t of_node = machine_.ranks_per_node();
   const auto fitting = [&](std::int64_t parts) -> std::optional<LeastNodes> {
-    const std::vector<PartGrid> grids = grids_of(parts);
-    for (auto grid = grids.rbegin(); grid != grids.rend(); ++grid) {  // depth is cut first
+    std::vector<PartGrid> grids = grids_of(parts);
+    std::reverse(grids.begin(), grids.end());  // depth is cut first
+    for (const PartGrid& grid : grids) {
       MeshForecast f;
-      f.mesh = {std::max<std::int64_t>(job_.nodes * of_node / parts, 1), *grid};
-      fit_memory(machine_, job_.memory(machine_, model_.geometry(*grid), f.mesh, 1), f);
-      if (f.fits) return LeastNodes{(parts + of_node - 1) / of_node, *grid, f.memory_bytes};
+      f.mesh = {std::max<std::int64_t>(job_.nodes * of_node / parts, 1), grid};
+      fit_memory(machine_, job_.memory(machine_, model_.geometry(grid), f.mesh, 1), f);
+      if (f.fits) return LeastNodes{(parts + of_node - 1) / of_node, grid, f.memory_bytes};
     }
     return std::nullopt;
   };

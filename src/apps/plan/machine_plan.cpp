@@ -235,7 +235,7 @@ void print_basis(std::ostream& out, const Machine& machine, const MeshForecast& 
   for (const std::string& note : machine.notes) out << "Note: " << note << ".\n";
 }
 
-/// What people ask first, at the end of the output, where a terminal shows it.
+/// Ends the output, where a terminal shows it, with what people ask first.
 void print_summary(std::ostream& out, const Machine& machine, const MeshForecast& best,
                    const std::optional<LeastNodes>& least, const PartMemory& memory) {
   const auto of_node = [&](std::int64_t bytes) {
