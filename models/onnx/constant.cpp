@@ -195,7 +195,7 @@ OnnxDims reshaped_dims(const OnnxDims& from, std::vector<std::int64_t> wanted, b
   if (unknown >= 0 && known > 0) wanted[static_cast<std::size_t>(unknown)] = volume / known;
   require(OnnxConstant::volume_of(wanted) == volume,
           text("{} reshaped to {}", joined(from, "x"), joined(wanted, "x")),
-          "the file is for the extents that it was exported with: leave out --input");
+          "the file is for the extents that it was exported with");
   return wanted;
 }
 

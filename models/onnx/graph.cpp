@@ -11,6 +11,7 @@
 #include "joined.hpp"
 #include "src/nn/layers/cast.hpp"
 #include "src/nn/layers/concat.hpp"
+#include "src/nn/layers/elementwise.hpp"
 #include "src/nn/layers/resize.hpp"
 
 namespace halomesh {
@@ -138,6 +139,21 @@ std::size_t OnnxGraph::in_fp32(std::size_t tensor) {
     change(last, variant);
   }
   return in_type(tensor, DataType::kFloat32);
+}
+
+std::size_t OnnxGraph::class_scores(std::size_t output) {
+  const std::size_t score = in_fp32(output);
+  if (!settings_.ends_in_scores || shape(score).c > 1 || shape(score).spatial() == Spatial{1, 1, 1})
+    return score;
+  note("the only channel of the output is the score of class 1, that of class 0 is 0");
+  OnnxStep background, both;
+  background.name = "background";
+  background.layer = std::make_unique<Elementwise>(ElementFunction::linear(0, 0));
+  background.inputs = {score};
+  both.name = "scores";
+  both.layer = std::make_unique<Concat>();
+  both.inputs = {add(std::move(background)), score};
+  return add(std::move(both));
 }
 
 std::size_t OnnxGraph::joined_outputs(const std::vector<std::size_t>& outputs) {

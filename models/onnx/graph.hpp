@@ -102,6 +102,9 @@ class OnnxGraph {
 
   /// A tensor in another type: itself where it has it.
   std::size_t in_type(std::size_t tensor, DataType type);
+  /// An output as scores of classes, in fp32: one channel of voxels is the score of class 1, beside
+  /// 0 for the background, whose softmax is the sigmoid.
+  std::size_t class_scores(std::size_t output);
   /// The tensor that joins the outputs, in fp32: heads of lower levels are repeated to the extents
   /// of the first, and all follow each other in the channels.
   std::size_t joined_outputs(const std::vector<std::size_t>& outputs);

@@ -54,9 +54,12 @@ class GraphWalk {
     define_input(graph);
     walk(graph);
     refuse_unsupported();
-    const Heads heads = heads_of(names);
+    Heads heads = heads_of(names);
     std::vector<std::size_t> tensors;
-    for (const auto& [name, head] : heads) tensors.push_back(tensor_of(name));
+    for (auto& [name, head] : heads) {
+      tensors.push_back(graph_.class_scores(tensor_of(name)));
+      head.channels = graph_.shape(tensors.back()).c;
+    }
     ImportedNetwork network = graph_.finish(graph_.joined_outputs(tensors));
     for (const auto& [name, head] : heads) {
       network.computed.push_back(name);
@@ -95,11 +98,16 @@ class GraphWalk {
       throw UsageError(fmt::format("{} has {} inputs{}{}", file_.title(), inputs.size(),
                                    inputs.empty() ? "" : ": ", joined(inputs, ", ")),
                        "a network reads one tensor: export a module with one argument");
-    const Shape own = input_of(graph, inputs.front());
-    Shape shape = settings_.input;
+    own_ = input_of(graph, inputs.front());
+    given_ = settings_.input;
     for (auto extent : {&Shape::c, &Shape::d, &Shape::h, &Shape::w})
-      if (shape.*extent == 0) shape.*extent = own.*extent;
-    define(inputs.front(), graph_.set_input(shape, batch_));
+      if (given_.*extent == 0) given_.*extent = own_.*extent;
+    if (fixed_channels_ && given_.c != own_.c)
+      throw UsageError(fmt::format("{} reads samples of {}, not of {}", file_.title(),
+                                   counted(own_.c, "channel"), given_.c),
+                       fmt::format("give samples of {}; in arrays, channels are the second axis",
+                                   Shape{own_.c, given_.d, given_.h, given_.w}));
+    define(inputs.front(), graph_.set_input(given_, batch_));
   }
 
   Shape input_of(const onnx::Graph& graph, const std::string& name) {
@@ -117,6 +125,7 @@ class GraphWalk {
         extents.push_back(std::max<std::int64_t>(dim.dim_value(), 1));
       }
       batch_ = extents[0];
+      fixed_channels_ = dims[1].dim_value() > 0;
       return {extents[1], extents[2], extents[3], extents[4]};
     }
     return {};
@@ -278,18 +287,24 @@ class GraphWalk {
 
   void refuse_unsupported() const {
     if (refused_.empty()) return;
+    const bool resized = given_ != own_;
     throw UsageError(
-        fmt::format("{}: {} of {} nodes {} not supported ({})\n{}", file_.title(), refused_.size(),
-                    file_.model().graph().node_size(), refused_.size() == 1 ? "is" : "are",
+        fmt::format("{}: {} of {} nodes {} not supported{} ({})\n{}", file_.title(),
+                    refused_.size(), file_.model().graph().node_size(),
+                    refused_.size() == 1 ? "is" : "are",
+                    resized ? fmt::format(" for samples of {} instead of {}", given_, own_) : "",
                     origin(), joined(refused_, "\n")),
-        "replace these modules and export the network again; docs/own-network.md lists what is "
-        "supported");
+        resized ? fmt::format("give samples of {}, or export the network for other extents", own_)
+                : "replace these modules and export the network again; docs/own-network.md lists "
+                  "what is supported");
   }
 
   const OnnxFile& file_;
   OnnxGraph graph_;
   const ImportSettings& settings_;
   std::int64_t batch_ = 1;
+  Shape own_, given_;  // samples of the file, and those that the network is made for
+  bool fixed_channels_ = false;
   std::map<std::string, OnnxValue> values_;
   std::map<std::string, int> uses_;
   std::vector<std::string> refused_;

@@ -1153,15 +1153,22 @@ bool is_left_to_loss(OperatorCall& call, bool of_samples) {
 }
 Results softmax(OperatorCall& call) {
   const OnnxNode& node = call.node();
+  const OnnxValue& src = call.tensor(0);
   const std::int64_t axis = node.integer("axis", node.opset() < 13 ? 1 : -1);
-  const std::int64_t axes = std::ssize(call.tensor(0).dims);
+  const bool has_channels =
+      src.form != OnnxForm::kGroups &&
+      (src.form != OnnxForm::kFlat || call.shape(0).spatial() == Spatial{1, 1, 1});
   // Older versions take all axes from this one on together.
-  require((node.opset() >= 13 || axes == 2) && (axis == 1 || axis == 1 - axes),
+  require(has_channels && (node.opset() >= 13 || src.dims.size() == 2) &&
+              onnx_axis(axis, src.dims.size()) == src.channel_axis(),
           text("a softmax over axis {} in opset {}", axis, node.opset()),
           "take it over the channels, in opset 13 or later");
-  require(is_left_to_loss(call, call.graph().settings().ends_in_softmax), "a softmax",
-          "only one at the end is left out, where --loss is for classes, such as ce");
-  return unchanged(call);
+  if (is_left_to_loss(call, call.graph().settings().ends_in_softmax)) return unchanged(call);
+  using Kind = ChannelNormalizeOptions::Kind;
+  const Kind kind = node.proto().op_type() == "Softmax" ? Kind::kSoftmax : Kind::kLogSoftmax;
+  auto layer = std::make_unique<ChannelNormalize>(
+      ChannelNormalizeOptions{kind, 1e-5F, false, false, call.type(0)});
+  return result(call.in_form_of(0, *call.add(std::move(layer), {*src.tensor}).tensor));
 }
 Results sigmoid(OperatorCall& call) {
   if (is_left_to_loss(call, call.graph().settings().ends_in_sigmoid)) return unchanged(call);

@@ -244,13 +244,48 @@ TEST_CASE("a softmax or sigmoid of the outputs of a sample is left to the loss o
   };
   for (const auto& [axis, opset] : {std::pair{1, 11}, {1, 13}, {-1, 13}}) {
     const std::string softmax = ending("Softmax", integer("axis", axis), opset);
-    CHECK(import_bytes(softmax, {.ends_in_softmax = true}).notes.size() == 1);
-    CHECK_THROWS_AS(import_bytes(softmax, {.ends_in_scores = true}), Error);
-    CHECK_THROWS_AS(import_bytes(softmax, {.ends_in_sigmoid = true}), Error);
+    const ImportedNetwork left = import_bytes(softmax, {.ends_in_softmax = true});
+    CHECK(left.notes.size() == 1);
+    CHECK(import_bytes(softmax, {.ends_in_scores = true}).layers.size() == left.layers.size() + 1);
+    CHECK(import_bytes(softmax, {.ends_in_sigmoid = true}).layers.size() == left.layers.size() + 1);
   }
   const std::string sigmoid = ending("Sigmoid", "", 13);
   CHECK(import_bytes(sigmoid, {.ends_in_sigmoid = true}).layers.size() + 1 ==
         import_bytes(sigmoid, {.ends_in_scores = true}).layers.size());
+}
+
+TEST_CASE("one channel of voxels is the score of a class beside the background") {
+  for (const bool squashed : {true, false}) {
+    const std::string file =
+        model(kInput + convolution("conv", "x", squashed ? "a" : "y", 2, 1) +
+              (squashed ? node("Sigmoid", {"a"}, {"y"}) : std::string()) + graph_output("y"));
+    const ImportedNetwork scores = import_bytes(file, {.ends_in_scores = true});
+    CHECK(scores.layers.back().shape == Shape{2, 8, 7, 9});
+    CHECK(scores.heads.front().channels == 2);
+    CHECK(import_bytes(file, {}).layers.back().shape == Shape{1, 8, 7, 9});
+  }
+  const std::string wide = model(kInput + convolution("conv", "x", "y", 2, 3) + graph_output("y"));
+  CHECK(import_bytes(wide, {.ends_in_scores = true}).layers.size() == 1);
+}
+
+TEST_CASE("samples that do not fit a file are told with those that do") {
+  const std::string flat =
+      model(kInput + convolution("conv", "x", "a", 2, 2) +
+            initializer(tensor<std::int64_t>("shape", {2}, {1, 2 * 8 * 7 * 9})) +
+            node("Reshape", {"a", "shape"}, {"y"}) + graph_output("y"));
+  const auto told = [&](const Shape& input) {
+    try {
+      import_bytes(flat, {.input = input});
+    } catch (const Error& error) {
+      return fmt::format("{}; {}", error.what(), error.hint());
+    }
+    return std::string();
+  };
+  CHECK(told({2, 8, 7, 9}).empty());
+  CHECK(contains(told({3, 8, 7, 9}),
+                 "reads samples of 2 channels, not of 3; give samples of 8x7x9x2"));
+  CHECK(contains(told({2, 8, 8, 8}), "not supported for samples of 8x8x8x2 instead of 8x7x9x2"));
+  CHECK(contains(told({2, 8, 8, 8}), "give samples of 8x7x9x2, or export"));
 }
 
 TEST_CASE("integers are computed beforehand, up to the end of a slice and backwards") {

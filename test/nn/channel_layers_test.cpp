@@ -164,6 +164,42 @@ TEST_CASE("a normalization over the channels of each voxel equals its formula on
   CHECK_THROWS_WITH_AS(layer.dst_type(half), doctest::Contains("given bf16"), Error);
 }
 
+// The gradient is the product with the matrix of derivatives.
+Reference softmax_reference(bool logarithm) {
+  return [=](const ReferenceInput& in) {
+    const GlobalTensor &x = in.src[0], &y = in.diff_dst;
+    const auto channels = static_cast<std::size_t>(x.shape.c);
+    ReferenceOutput out{Estimate(y.values.size()), {Estimate(x.values.size())}, {}};
+    for (std::size_t first = 0; first < x.values.size(); first += channels) {
+      double total = 0;
+      for (std::size_t c = 0; c < channels; ++c) total += std::exp(x.values[first + c]);
+      const auto p = [&](std::size_t c) { return std::exp(x.values[first + c]) / total; };
+      for (std::size_t c = 0; c < channels; ++c) {
+        out.dst.add(first + c, logarithm ? std::log(p(c)) : p(c));
+        for (std::size_t o = 0; o < channels; ++o) {
+          const double slope = (o == c ? 1 : 0) - p(c);
+          out.diff_src[0].add(first + c, logarithm ? slope : p(o) * slope, y.values[first + o]);
+        }
+      }
+    }
+    out.dst.terms = out.diff_src[0].terms = 1 + 0x1p-18;
+    return out;
+  };
+}
+
+TEST_CASE("a softmax over the channels of each voxel equals its formula on any cut") {
+  for (const DataType type : kTypes)
+    for (const ChannelNorm kind : {ChannelNorm::kSoftmax, ChannelNorm::kLogSoftmax}) {
+      const ChannelNormalizeOptions o{kind, 1, false, false, type};
+      const auto make = [=] { return std::make_unique<ChannelNormalize>(o); };
+      LayerCase test =
+          channel_case(make, softmax_reference(kind == ChannelNorm::kLogSoftmax), type);
+      test.linear = false;
+      expect_on_all_cuts(test, kGrids);
+    }
+  CHECK_THROWS_AS(ChannelNormalize({ChannelNorm::kSoftmax, 1, true, false}), Error);
+}
+
 Reference average_reference() {
   return [](const ReferenceInput& in) {
     const GlobalTensor &x = in.src[0], &y = in.diff_dst;

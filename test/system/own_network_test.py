@@ -5,6 +5,7 @@
 Optional: `make deps ONNX=1` installs PyTorch, ONNX and ONNX Runtime into build/onnx; without it, cases are skipped.
 HALOMESH_NETWORKS may name a directory of networks (DIR/NAME/net.onnx with reference.npz), which are exported again.
 """
+import copy
 import os
 import pathlib
 import shlex
@@ -90,6 +91,24 @@ class Regression(nn.Module):
         return self.layers(x)
 
 
+class Flat(nn.Module):
+    """Outputs of a sample, as probabilities where `ending` says so, or scores of voxels."""
+
+    def __init__(self, outputs, ending, voxels=False):
+        super().__init__()
+        self.first = nn.Conv3d(1, 4, 3, stride=1 if voxels else 2, padding=1)
+        self.last = nn.Conv3d(4, outputs, 1) if voxels else nn.Sequential(nn.Flatten(), nn.Linear(4 * 512, outputs))
+        self.ending = ending
+
+    def forward(self, x):
+        return self.ending(self.last(torch.tanh(self.first(x))))
+
+
+# Networks that end in probabilities, or have one channel.
+ENDINGS = {"softmax": Flat(3, nn.Softmax(1)), "logarithm": Flat(3, nn.LogSoftmax(1), True),
+           "softmax of voxels": Flat(3, nn.Softmax(1), True), "sigmoid": Flat(2, nn.Sigmoid()),
+           "sigmoid of voxels": Flat(1, nn.Sigmoid(), True), "one channel": Flat(1, nn.Identity(), True)}
+
 MODULES = {"levels": Levels, "gates": Gates, "regression": Regression}
 
 
@@ -162,8 +181,8 @@ class OwnNetworks(Scene):
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         return session.run(None, {session.get_inputs()[0].name: x})
 
-    def exported(self, name, exporter, samples=2):
-        module, x = module_named(name), torch.randn(samples, 1, *EXTENTS, generator=torch.Generator().manual_seed(3))
+    def exported(self, name, exporter, samples=2, module=None):
+        module, x = module or module_named(name), torch.randn(samples, 1, *EXTENTS, generator=torch.Generator().manual_seed(3))
         path = self.directory / "net.onnx"
         state = {key: value.clone() for key, value in module.state_dict().items()}
         quiet(EXPORTERS[exporter], module, x, str(path))
@@ -188,6 +207,93 @@ class OwnNetworks(Scene):
                         self.assert_equal_arrays(
                             self.predicted(2, "1x2x1", len(expected), "--network", path, "--mode", "train"),
                             outputs_of(module.train(), x))
+
+    def test_probabilities_are_written_as_they_are(self):
+        for name, module in ENDINGS.items():
+            with self.subTest(network=name):
+                module, x, path = self.exported(name, "own", module=module)
+                for parts in ("1x1x1", "2x1x1"):
+                    self.assert_equal_arrays(self.predicted(2, parts, 1, "--network", path), outputs_of(module.eval(), x))
+                    self.assertIn("memory", self.program(1, "plan", "--network", path, "--parts", parts))
+
+    def classes_for(self, x, targets):
+        """A data set of arrays with these targets."""
+        for split in ("train", "validation"):
+            (self.directory / "data" / split).mkdir(parents=True, exist_ok=True)
+            numpy.save(self.directory / "data" / split / "x.npy", x[:, 0])
+            numpy.savetxt(self.directory / "data" / split / "targets.txt", targets, "%d")
+
+    def losses(self, ranks, parts, path, *words):
+        out = self.directory / f"{path.stem}-{parts}-{words[-1]}"
+        self.program(ranks, "train", "--network", path, "--data", self.directory / "data", "--targets-from", "targets.txt",
+                     "--out", out, "--parts", parts, "--batch", 4, "--epochs", 5, "--optimizer", "sgd", "--momentum", 0.5,
+                     "--lr", 0.05, "--schedule", "constant", "--warmup-epochs", 0, "--weight-decay", 0, *words)
+        return halomesh.Run(out).steps["loss"].tolist()
+
+    def test_classes_of_samples_are_learned_as_by_pytorch(self):
+        for loss, name, targets in (("ce", "softmax", [[0], [2], [1], [2]]), ("bce", "sigmoid", [[0, 1], [1, 1], [0, 0], [1, 0]])):
+            with self.subTest(loss=loss):
+                module, x, path = self.exported(name, "own", samples=4, module=ENDINGS[name])
+                self.classes_for(x.numpy(), targets)
+                whole = self.losses(1, "1x1x1", path, "--loss", loss)
+                cut = self.losses(2, "2x1x1", path, "--loss", loss)
+                truth = torch.tensor(targets, dtype=torch.float64 if loss == "bce" else torch.int64)
+                judge = nn.BCEWithLogitsLoss() if loss == "bce" else lambda y, t: nn.functional.cross_entropy(y, t[:, 0])
+                module, peer = copy.deepcopy(module).double(), []
+                module.ending = nn.Identity()
+                optimizer = torch.optim.SGD(module.parameters(), lr=0.05, momentum=0.5)
+                for _ in whole:
+                    value = judge(module(x.double()), truth)
+                    optimizer.zero_grad()
+                    value.backward()
+                    optimizer.step()
+                    peer.append(value.item())
+                self.assertEqual(len(whole), 5)
+                self.assertLess(whole[-1], 0.9 * whole[0])
+                numpy.testing.assert_allclose(whole, peer, rtol=1e-5)
+                numpy.testing.assert_allclose(cut, whole, rtol=1e-5)
+
+    def test_one_channel_learns_a_class_of_voxels(self):
+        module, x, path = self.exported("sigmoid of voxels", "own", module=ENDINGS["sigmoid of voxels"])
+        labels = (x[:, 0] + x[:, 0].roll(1, 1) > 1).numpy().astype("u1")
+        for split in ("train", "validation"):
+            (self.directory / "data" / split).mkdir(parents=True)
+            with h5py.File(self.directory / "data" / split / "samples.h5", "w") as file:
+                file["x"], file["labels"] = x.numpy()[:, 0], labels
+        words = ("train", "--network", path, "--data", self.directory / "data", "--batch", 2, "--epochs", 3, "--lr", 0.05)
+        curves = []
+        for parts in ("1x1x1", "2x1x1"):
+            out = self.directory / f"run-{parts}"
+            self.program(2 if parts == "2x1x1" else 1, *words, "--out", out, "--parts", parts, "--loss", "ce")
+            curves.append(halomesh.Run(out).steps["loss"])
+        first = nn.functional.binary_cross_entropy(module(x)[:, 0], torch.tensor(labels, dtype=torch.float32)).item()
+        self.assertAlmostEqual(curves[0][0], first, delta=1e-5 * first)
+        self.assertLess(curves[0][-1], curves[0][0])
+        numpy.testing.assert_allclose(curves[1], curves[0], rtol=1e-5)
+
+    def test_arrays_that_do_not_fit_are_told_with_the_cure(self):
+        _, x, path = self.exported("softmax", "own", module=ENDINGS["softmax"])
+        made = "give an array that numpy.save wrote, float32 of the shape (samples, channels, depth, height, width)"
+        arrays = {"text.npy": (b"1 2 3\n", "no header", made), "double.npy": (x.numpy().astype("f8"), "float32", made),
+                  "four.npy": (x.numpy()[0], "has 4 axes instead of 5", made),
+                  "wide.npy": (numpy.repeat(x.numpy(), 2, 1), "reads samples of 1 channel, not of 2", "16x16x16x1"),
+                  "small.npy": (x.numpy()[..., :12], "for samples of 16x16x12x1 instead of 16x16x16x1", "16x16x16x1"),
+                  "directory": (None, "is a directory", made)}
+        for name, (content, what, cure) in arrays.items():
+            with self.subTest(array=name):
+                if isinstance(content, bytes):
+                    self.put(name, content)
+                elif content is None:
+                    (self.directory / name).mkdir()
+                else:
+                    numpy.save(self.directory / name, content)
+                done = command("predict", "--network", path, "--data", self.directory / name, "--out", "y.npy",
+                               program=(PROGRAM,), cwd=self.directory)
+                self.assertNotEqual(done.code, 0)
+                self.assertIn(what, done.err)
+                self.assertIn(cure, done.err.split("hint: ")[1])
+        done = command("predict", "--data", self.directory / "x.npy", "--out", "y.npy", program=(PROGRAM,), cwd=self.directory)
+        self.assertIn("--checkpoint is missing", done.err)
 
     def test_parameters_keep_their_names(self):
         for name in MODULES:

@@ -6,21 +6,33 @@
 #include <vector>
 
 #include "error.hpp"
+#include "system_error.hpp"
 
 namespace halomesh {
 namespace {
 
 constexpr const char* kNpyHint =
-    "write it with numpy.save as float32 of the shape (samples, channels, depth, height, width)";
+    "give an array that numpy.save wrote, float32 of the shape (samples, channels, depth, height, "
+    "width)";
+
+/// Throws Error with the hint of this file where the file is none that numpy.save writes.
+NpyArray opened_array(const std::filesystem::path& path) {
+  try {
+    return NpyArray(path);
+  } catch (const ReadError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(error.what(), kNpyHint);
+  }
+}
 
 }  // namespace
 
-NpyFile::NpyFile(const std::filesystem::path& path) : array_(path) {
-  const auto expect = [&](bool condition, const char* what) {
-    require(condition, text("{} {}", path.c_str(), what), kNpyHint);
-  };
-  expect(array_.type() == Hdf5Type::kFloat, "has no fp32 values");
-  expect(array_.extents().size() == 5, "has not five axes");
+NpyFile::NpyFile(const std::filesystem::path& path) : array_(opened_array(path)) {
+  require(array_.type() == Hdf5Type::kFloat, text("{} has no float32 values", path.c_str()),
+          kNpyHint);
+  require(array_.extents().size() == 5,
+          text("{} has {} axes instead of 5", path.c_str(), array_.extents().size()), kNpyHint);
 }
 
 void NpyFile::read(std::int64_t first, View view) const {

@@ -247,9 +247,9 @@ void require_table(const std::filesystem::path& out) {
 }
 
 int predict(const Comm& world, const Options& options) {
-  if (reads_array(options)) return predict_array(world, options);
-  if (options.get<std::string>("checkpoint").empty())
+  if (options.get<std::string>("checkpoint").empty() && options.get<std::string>("network").empty())
     throw UsageError("--checkpoint is missing", "give it, or --network and an array");
+  if (reads_array(options)) return predict_array(world, options);
   const std::filesystem::path out = options.get<std::string>("out");
   if (out.has_extension())
     check_output_file(world, options, "out");

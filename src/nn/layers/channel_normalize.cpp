@@ -18,12 +18,28 @@ using ChannelNormKind = ChannelNormalizeOptions::Kind;
 double in_double(float x) { return static_cast<double>(x); }
 double in_double(Bfloat16 x) { return static_cast<double>(static_cast<float>(x)); }
 
+/// With y the softmax of x, and `shift` the logarithm of the sum of its exponentials: the gradient
+/// y (dy - sum of y dy), or dy - y sum of dy where the output is the logarithm of y.
+template <class T>
+void softmax_gradient(const T* x, double shift, bool logarithm, std::int64_t count, const T* dy,
+                      T* dx) {
+  const auto y = [&](std::int64_t c) { return std::exp(in_double(x[c]) - shift); };
+  double sum = 0;
+  for (std::int64_t c = 0; c < count; ++c) sum += in_double(dy[c]) * (logarithm ? 1 : y(c));
+  for (std::int64_t c = 0; c < count; ++c) {
+    const double g = in_double(dy[c]);
+    dx[c] = T(static_cast<float>(logarithm ? g - y(c) * sum : y(c) * (g - sum)));
+  }
+}
+
 }  // namespace
 
 ChannelNormalize::ChannelNormalize(const ChannelNormalizeOptions& options) : options_(options) {
   require(std::isfinite(options.epsilon) && options.epsilon > 0,
           text("normalization over channels with epsilon {:g}", options.epsilon),
           "use a positive number, e.g. 1e-5");
+  require(!is_softmax() || !(options.weight || options.bias), "a softmax with a weight or bias",
+          "scale its output by another layer");
 }
 
 Box ChannelNormalize::needs(const Box& dst, std::size_t, std::span<const Shape> src) const {
@@ -62,6 +78,13 @@ template <class T>
 ChannelNormalize::Factors ChannelNormalize::factors_of(const T* x) const {
   const auto count = static_cast<double>(channels_), epsilon = in_double(options_.epsilon);
   Factors f;
+  if (is_softmax()) {
+    const double largest = in_double(
+        *std::max_element(x, x + channels_, [](T a, T b) { return in_double(a) < in_double(b); }));
+    double sum = 0;
+    for (std::int64_t c = 0; c < channels_; ++c) sum += std::exp(in_double(x[c]) - largest);
+    return {largest + std::log(sum), 1, 0};
+  }
   if (options_.kind == ChannelNormKind::kLayer) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
@@ -97,6 +120,11 @@ void ChannelNormalize::forward(const Pass&, std::span<const AnyConstView> src, A
       const T* const x = run.begin_in(from, chunk);
       T* const y = run.begin_in(to, chunk);
       const Factors f = factors_of(x);
+      if (options_.kind == ChannelNormKind::kSoftmax) {
+        for (std::int64_t c = 0; c < run.length; ++c)
+          y[c] = T(static_cast<float>(std::exp(in_double(x[c]) - f.mean)));
+        return;
+      }
       for (std::int64_t c = 0; c < run.length; ++c)
         y[c] = T(static_cast<float>(in_double(weight[c]) * (in_double(x[c]) - f.mean) * f.inverse +
                                     in_double(bias[c])));
@@ -119,6 +147,11 @@ void ChannelNormalize::backward_data(const Pass&, const ForwardValues& values,
       const T *const x = run.begin_in(read, box), *const dy = run.begin_in(from, box);
       T* const dx = run.begin_in(to, box);
       const Factors f = factors_of(x);
+      if (is_softmax()) {
+        const bool logarithm = options_.kind == ChannelNormKind::kLogSoftmax;
+        softmax_gradient(x, f.mean, logarithm, run.length, dy, dx);
+        return;
+      }
       double sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
       for (std::int64_t c = 0; c < run.length; ++c) {

@@ -17,7 +17,9 @@ struct ChannelNormalizeOptions {
   enum class Kind : std::uint8_t {
     kLayer,           ///< the mean; sqrt(variance + epsilon)
     kRootMeanSquare,  ///< nothing; sqrt(second moment + epsilon)
-    kNorm             ///< nothing; the larger of the Euclidean norm and epsilon
+    kNorm,            ///< nothing; the larger of the Euclidean norm and epsilon
+    kLogSoftmax,      ///< the logarithm of the sum of exponentials; 1
+    kSoftmax          ///< likewise; the output is the exponential of the difference
   };
   Kind kind = Kind::kLayer;
   float epsilon = 1e-5F;
@@ -28,10 +30,10 @@ struct ChannelNormalizeOptions {
 /// out(n,c,...) = weight(c) * (src - subtracted) / divisor + bias(c). Weights begin with 1, biases
 /// with 0. kLayer is layer normalization (Ba, Kiros & Hinton, arXiv:1607.06450) of channels-last
 /// networks, kRootMeanSquare that of Zhang & Sennrich, arXiv:1910.07467, kNorm PyTorch's
-/// F.normalize. Computed in fp64, rounded once.
+/// F.normalize. Softmaxes have neither weight nor bias. Computed in fp64, rounded once.
 class ChannelNormalize final : public Pointwise {
  public:
-  /// Throws Error unless epsilon is positive.
+  /// Throws Error unless epsilon is positive, and for a softmax with a weight or bias.
   explicit ChannelNormalize(const ChannelNormalizeOptions& options);
 
   Box needs(const Box& dst, std::size_t input, std::span<const Shape> src) const override;
@@ -59,6 +61,7 @@ class ChannelNormalize final : public Pointwise {
   };
   template <class T>
   Factors factors_of(const T* x) const;
+  bool is_softmax() const { return options_.kind >= ChannelNormalizeOptions::Kind::kLogSoftmax; }
 
   ChannelNormalizeOptions options_;
   std::vector<ParameterView> parameters_;
