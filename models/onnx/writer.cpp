@@ -378,8 +378,11 @@ bool write_tile(FileWriter& to, const Layer& layer) {
 }
 
 bool write_dropout(FileWriter& to, const Layer& layer) {
-  if (dynamic_cast<const Dropout*>(&layer) == nullptr) return false;
-  to.set_output(to.name(), to.is_flat());
+  const auto* const dropout = dynamic_cast<const Dropout*>(&layer);
+  if (dropout == nullptr || dropout->drops_channels()) return false;
+  to.node("Dropout",
+          {to.name(), to.tensor(".ratio", {}, {static_cast<float>(dropout->probability())})});
+  to.set_output(to.value(), to.is_flat());
   return true;
 }
 

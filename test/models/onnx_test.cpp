@@ -14,7 +14,9 @@
 
 #include "error.hpp"
 #include "models/onnx/imported.hpp"
+#include "models/onnx/writer.hpp"
 #include "models/registry.hpp"
+#include "src/nn/layers/dropout.hpp"
 #include "test/harness/onnx_bytes.hpp"
 
 namespace halomesh {
@@ -413,6 +415,31 @@ TEST_CASE("an ONNX file is a network of the command line") {
   const ImportedNetwork imported = import_onnx(file.name(), {});
   const auto values = onnx_values(file.name(), imported.parameters);
   CHECK(parameters.views(0)[1].values[2] == values[1][2]);
+}
+
+TEST_CASE("a network is written with its dropouts, and read again with them") {
+  const Network& network = network_named("cosmoflow");
+  NetworkSettings settings = network.defaults();
+  settings.input = {4, 16, 16, 16};
+  settings.values["conv-layers"] = std::int64_t{2};
+  settings.values["dropout"] = 0.25;
+  const Model built = network.make(settings);
+  const ModelGeometry geometry = built.geometry({1, 1, 1});
+  Parameters parameters(geometry, 0);
+  const std::string written = onnx_of(built, [&](std::size_t layer, std::size_t number) {
+    return std::span<const float>(parameters.views(layer)[number].values);
+  });
+  const auto dropouts_of = [](const Model& model) {
+    std::vector<std::string> found;
+    for (const ModelLayer& each : model.layers())
+      if (const auto* const layer = dynamic_cast<const Dropout*>(each.layer.get()))
+        found.push_back(fmt::format("{} {}", layer->probability(), layer->drops_channels()));
+    return found;
+  };
+  const ImportedNetwork again = import_bytes(written, {});
+  CHECK(dropouts_of(again.model) == dropouts_of(built));
+  CHECK(dropouts_of(built) == std::vector<std::string>{"0.25 false", "0.25 false"});
+  CHECK(dropouts_of(import_bytes(written, {.dropout = 0}).model).empty());
 }
 
 TEST_CASE("--initial random draws what PyTorch's layers begin with") {

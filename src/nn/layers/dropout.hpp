@@ -20,6 +20,8 @@ class Dropout final : public Pointwise {
   /// Throws Error unless 0 <= p < 1.
   explicit Dropout(double p, DataType type = DataType::kFloat32, bool whole_channels = false);
 
+  double probability() const { return p_; }
+  bool drops_channels() const { return whole_channels_; }
   DataType dst_type(std::span<const DataType> src) const override;
   std::string kernel_name() const override;
   bool sums_exactly() const override { return true; }
