@@ -174,22 +174,38 @@ std::int64_t memory_of_rank(const Options& training, const JobPlan& plan) {
   return memory_of_part(network.model, network.geometry, part, network.loss.get(), setting).total();
 }
 
-/// Refuses a job that a node of the site has no memory for, and warns of ranks that are spread over
-/// NUMA domains.
-void check_node(const Options& training, const SiteProfile& site, const JobPlan& plan) {
+/// Warns of ranks that are spread over NUMA domains, or may be where their number is not known.
+void warn_of_domains(const SiteProfile& site, const JobPlan& plan) {
   if (plan.within_domain && !*plan.within_domain)
     std::cerr << fmt::format(
         "WARNING: the {} threads of a rank are spread over NUMA domains, of which a node has {}; "
         "hint: --ranks-per-node {} keeps each rank in one\n",
         plan.threads, site.numa_domains, site.numa_domains);
+  if (site.numa_domains == 0 && plan.ranks_per_node == 1 && plan.threads > 1 &&
+      site.scheduler != Scheduler::kNone)
+    std::cerr << fmt::format(
+        "WARNING: the {} threads of the only rank of a node may be spread over NUMA domains, as "
+        "the "
+        "profile {} does not say how many a node has; hint: add numa-domains to a copy of the "
+        "profile (lscpu shows them), or give --ranks-per-node\n",
+        plan.threads, site.name);
+}
+
+/// Refuses a job that a node of the site has no memory for; where a node's memory is not known,
+/// says what the job needs.
+void check_memory(const Options& training, const SiteProfile& site, const JobPlan& plan) {
   constexpr Integer kMostForecast = 4096;  // local samples that `plan` answers for
-  if (site.memory_gib == 0 || training.get<Integer>("batch") / plan.mesh.replicas > kMostForecast)
-    return;
+  if (training.get<Integer>("batch") / plan.mesh.replicas > kMostForecast) return;
   const auto in_gib = [](std::int64_t bytes) { return static_cast<double>(bytes) * 0x1p-30; };
   const std::int64_t of_rank = memory_of_rank(training, plan);
   const std::int64_t staged = site.stage == StageKind::kShm ? plan.stage_bytes : 0;
   const double needed = in_gib(of_rank * plan.ranks_per_node + staged);
-  if (needed > static_cast<double>(site.memory_gib))
+  if (site.memory_gib == 0 && site.scheduler != Scheduler::kNone)
+    std::cerr << fmt::format(
+        "note: the profile {} does not say what memory a node has; this job needs {:.4g} GiB "
+        "per node\n",
+        site.name, needed);
+  if (site.memory_gib > 0 && needed > static_cast<double>(site.memory_gib))
     throw UsageError(
         fmt::format("{} of {:.3g} GiB need {:.4g} GiB per node, but a node of {} has {}",
                     counted(plan.ranks_per_node, "rank"), in_gib(of_rank), needed, site.name,
@@ -274,8 +290,9 @@ int run_jobscript(int argc, char** argv) {
     check_scaling(options, training, plan);
   } else {
     check_training(training, plan.mesh.ranks());
-    check_node(training, site, plan);
+    check_memory(training, site, plan);
   }
+  warn_of_domains(site, plan);
   JobWords words = words_of(options, site, arguments);
   words.scaling = scaling;
   words.train = given;

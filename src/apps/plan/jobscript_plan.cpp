@@ -47,7 +47,8 @@ void plan_node(const SiteProfile& site, const JobRequest& request, JobPlan& plan
   if (cores > 0) {
     // Spare cores go to the ranks as well, for the threads of MPI and of the input.
     plan.cpus_per_rank = usable / plan.ranks_per_node * site.threads_per_core;
-    plan.within_domain = plan.threads <= std::max<std::int64_t>(cores / site.numa_domains, 1);
+    if (site.numa_domains > 0)
+      plan.within_domain = plan.threads <= std::max<std::int64_t>(cores / site.numa_domains, 1);
   }
 }
 

@@ -72,9 +72,10 @@ std::vector<std::int64_t> flops_of_layers(const Model& model, const ModelGeometr
   return flops;
 }
 
-// Prints the memory of the chosen part and, if it is another, of the part that needs most.
-void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry& geometry,
-                  std::int64_t part) {
+// Prints the memory of the chosen part and, if it is another, of the part that needs most. Returns
+// the line that sums it up.
+std::string print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry& geometry,
+                         std::int64_t part) {
   std::vector<std::int64_t> parts{part};
   if (const std::int64_t largest = memory.largest(geometry); largest != part)
     parts.push_back(largest);
@@ -96,9 +97,11 @@ void print_memory(std::ostream& out, MemoryForecast& memory, const ModelGeometry
   for (const MemoryTerm& term : kMemoryTerms)
     row(term.name, [&](const PartMemory& m) { return m.*term.bytes; });
   row("peak", [](const PartMemory& m) { return m.total(); });
-  out << table
-      << fmt::format("the largest share: {} of part {}\n", largest_share(columns.back()),
-                     parts.back());
+  const std::string share = fmt::format("the largest share: {} of part {}\n",
+                                        largest_share(columns.back()), parts.back());
+  out << table << share;
+  return fmt::format("\npeak memory of a process: {:.1f} MB; {}",
+                     1e-6 * static_cast<double>(columns.back().total()), share);
 }
 
 // Prints the memory with recomputation of the part that needs most: the alternative of --recompute
@@ -183,11 +186,12 @@ int run_plan(int argc, char** argv) {
   memory.setting().mesh = planned_mesh(options);
   memory.setting().batch = options.get<std::int64_t>("local-batch");
   memory.setting().threads = narrow<int>(options.get<std::int64_t>("threads"));
-  print_memory(std::cout, memory, geometry, part);
+  const std::string peak = print_memory(std::cout, memory, geometry, part);
   if (!memory_use(options)) print_recomputed(std::cout, memory, geometry);
   std::cout << '\n' << boxes.str();
   if (const auto threads = options.get<std::int64_t>("threads"); threads > 0)
     print_thread_shares(model, geometry, part, narrow<int>(threads));
+  std::cout << peak;  // again at the end, where a terminal shows it
   if (const auto file = options.get<std::string>("json"); !file.empty())
     write_file_atomically(file, network_document(model, geometry).dump(2) + "\n");
   if (const auto file = options.get<std::string>("picture"); !file.empty())

@@ -152,10 +152,10 @@ void check_whole(const SiteProfile& site, const std::set<std::string>& given,
     if (!given.contains(name))
       throw UsageError(fmt::format("{}: {} is missing", file.c_str(), name),
                        fmt::format("add a line {} = ..., as in the profiles beside it", name));
-  if (site.numa_domains < 1 || site.threads_per_core < 1)
+  if ((site.numa_domains < 1 && given.contains("numa-domains")) || site.threads_per_core < 1)
     throw UsageError(
         fmt::format("{}: numa-domains and threads-per-core must be at least 1", file.c_str()),
-        "give 1 if unknown");
+        "leave them out if unknown");
 }
 
 }  // namespace

@@ -34,8 +34,9 @@ struct SiteProfile {
   std::string title, status;  ///< `status` is current or historic
   Scheduler scheduler = Scheduler::kNone;
   std::string launcher, mpi_plugin;
-  std::int64_t nodes = 0, cores = 0;  ///< 0: unknown; cores that jobs may use on a node
-  std::int64_t numa_domains = 1, threads_per_core = 1, reserved_cores = 0, memory_gib = 0;
+  std::int64_t nodes = 0, cores = 0;              ///< 0: unknown; cores that jobs may use on a node
+  std::int64_t numa_domains = 0, memory_gib = 0;  ///< 0: unknown
+  std::int64_t threads_per_core = 1, reserved_cores = 0;
   NodeShape machine_shape;  ///< empty: unknown
   bool account_required = false;
   std::string queue_option;

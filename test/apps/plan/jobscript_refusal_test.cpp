@@ -19,6 +19,34 @@ TEST_CASE("a job for which a node has no memory is refused with the need") {
   CHECK(with("1", "4x2x2") == "nothing was thrown");
 }
 
+TEST_CASE("a profile that does not know a node says what the job needs of it") {
+  const auto told = [](Words words) {
+    const CapturedOutput captured;
+    words.insert(words.begin(), "jobscript");
+    words.insert(words.end(), {"--nodes", "1", "--cores", "112"});
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    CHECK(run_jobscript(static_cast<int>(argv.size()), argv.data()) == 0);
+    return captured.err.str();
+  };
+  const std::string one =
+      told(request("generic-slurm", {"--batch", "1", "--model", "unet3d", "--input",
+                                     "256x256x256x1", "--lr", "0.1"}));
+  CAPTURE(one);
+  const std::string note =
+      "note: the profile generic-slurm does not say what memory a node has; this job needs ";
+  REQUIRE(one.find(note) != std::string::npos);
+  CHECK(std::stod(one.substr(one.find(note) + note.size())) > 20);
+  const std::string domains =
+      "WARNING: the 112 threads of the only rank of a node may be spread over NUMA domains";
+  CHECK(one.find(domains) != std::string::npos);
+  CHECK(told(request("generic-slurm", {"--batch", "8", "--ranks-per-node", "8"})).find(domains) ==
+        std::string::npos);
+  CHECK(told({"--profiles", source("jobscripts"), "--site", "generic-slurm", "--time", "01:00:00",
+              "--scaling"})
+            .find(domains) != std::string::npos);
+}
+
 TEST_CASE("what a site does not have is refused with the limit") {
   struct Row {
     std::string site;

@@ -76,6 +76,9 @@ TEST_CASE("a plan says what --recompute auto chooses from") {
   CHECK(memory.starts_with("  memory of a process"));  // it is asked first
   CHECK(memory.find("\nthe largest share: ") != std::string::npos);
   CHECK(chosen.starts_with(memory));
+  CHECK(off.find("\npeak memory of a process: " + peak(off) + " MB; the largest share: ") >
+        memory.size());
+  CHECK(off.substr(off.rfind("\n\n")).starts_with("\n\npeak memory of a process: "));
   CHECK(peak(on) != peak(off));
   check_holds(chosen.substr(memory.size()),
               {"--recompute auto", " the peak is " + peak(on) + " MB"});
