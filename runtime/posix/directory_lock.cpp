@@ -116,7 +116,7 @@ DirectoryLock::Sight DirectoryLock::look(const std::filesystem::path& file) cons
     fail("open", file, errno, terms_.option);
   }
   require(S_ISREG(status.st_mode), text("{} is not a regular file", file.c_str()),
-          "remove it: halomesh keeps its lock under that name");
+          "rename it or choose another directory: halomesh keeps its lock under that name");
   sight.there = true;
   sight.age = {status.st_ino, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
   if (seen.get() < 0) return sight;

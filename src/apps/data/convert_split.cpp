@@ -124,7 +124,7 @@ void SplitConversion::check_no_others() const {
     require(number < 0 || name != archive_name(split_, number) || number < files(),
             text("{} belongs to another conversion: this one makes {} files", entry.path().c_str(),
                  files()),
-            "use another --to, or remove that archive's files");
+            "use another --to, or keep that file elsewhere");
   }
 }
 

@@ -269,7 +269,13 @@ TEST_CASE("directory lock: errors name what cannot be locked") {
   CHECK(contains(refusal("/proc", kTerms), "cannot create /proc/halomesh.lock"));
   std::filesystem::remove(directory / "halomesh.lock");
   std::filesystem::create_directory(directory / "halomesh.lock");
-  CHECK(contains(refusal(directory.path(), kTerms), "is not a regular file"));
+  try {  // which is not the program's, so that no hint says to remove it
+    const DirectoryLock lock(directory.path(), kTerms);
+    FAIL("locked");
+  } catch (const Error& error) {
+    CHECK(contains(error.what(), "is not a regular file"));
+    CHECK(contains(error.hint(), "rename it or choose another directory"));
+  }
 }
 
 }  // namespace
