@@ -124,7 +124,7 @@ const Registered<DatasetFormat> kRegistered([] {
           [](const auto& first, const auto& source) {
             return source.inputs.empty() && has_datasets(first, {kClimateKind.voxels.name});
           },
-      .lacks_targets = [](const auto& first,
+      .lacks_targets = [](const auto& first, const auto&,
                           const auto&) { return !has_datasets(first, {kClimateKind.labels.name}); },
       .values = [](const auto&,
                    const auto& source) { return SampleFormat::field(ranges_in(source.directory)); },

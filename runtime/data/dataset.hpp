@@ -170,10 +170,10 @@ class Dataset {
         target_limits_(targets.limits),
         format_(std::move(format)) {}
 
-  /// Sets the extents of samples with labels, once they are known.
+  /// Sets the extents of samples with labels or without targets, once they are known.
   void resize(const Spatial& extents) {
     shape_ = {shape_.c, extents[0], extents[1], extents[2]};
-    target_shape_ = {1, extents[0], extents[1], extents[2]};
+    if (has_labels()) target_shape_ = {1, extents[0], extents[1], extents[2]};
   }
 
  private:

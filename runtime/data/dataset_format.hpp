@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "registered.hpp"
 #include "runtime/data/data_source.hpp"
@@ -17,8 +18,9 @@
 
 namespace halomesh {
 
-/// The targets that a layout can have beside its samples.
-enum class FormatTargets : std::uint8_t { kScalars, kLabels, kAny, kNone };
+/// The targets that the files of a layout can have: kBeside stands for labels in files of their
+/// own.
+enum class FormatTargets : std::uint8_t { kScalars, kLabels, kAny, kBeside };
 
 /// A layout of the files of a split.
 struct DatasetFormat {
@@ -34,8 +36,11 @@ struct DatasetFormat {
   /// True if the first file has this layout, with the datasets of `source` if it names any; null:
   /// names decide, and no datasets are named.
   bool (*recognizes)(const std::filesystem::path& first, const DataSource& source) = nullptr;
-  /// True if the first file has samples without targets; null: none has.
-  bool (*lacks_targets)(const std::filesystem::path& first, const DataSource& source) = nullptr;
+  /// Leaves out, of the sorted names, those of labels beside samples; null: none are.
+  void (*drop_labels)(std::vector<std::string>& names) = nullptr;
+  /// True if the first file has samples without such targets; null: none has.
+  bool (*lacks_targets)(const std::filesystem::path& first, const DataSource& source,
+                        const TargetSpec& targets) = nullptr;
   /// The kind of the samples' values, from the first file; null: counts.
   SampleFormat (*values)(const std::filesystem::path& first, const DataSource& source) = nullptr;
   /// Opens the files of a split, with targets or without. Collective over `comm`.

@@ -3,31 +3,36 @@
 #include "runtime/data/dataset_over.hpp"
 
 #include <algorithm>
-#include <tuple>
+#include <map>
+#include <string_view>
+#include <utility>
 
 #include "error.hpp"
 #include "rng.hpp"
 
 namespace halomesh {
 
+std::string plain_name(const std::string& name) {
+  std::string plain = std::filesystem::path(name).filename().string();
+  for (const std::string_view end : {".gz", ".nii", "_0000", ".npy", ".h5", ".hdf5"})
+    if (plain.size() > end.size() && plain.ends_with(end)) plain.resize(plain.size() - end.size());
+  return plain;
+}
+
 std::vector<std::int64_t> in_share(double share, const std::string& split,
                                    const std::vector<std::string>& names) {
-  std::vector<std::pair<double, std::int64_t>> ranked;
-  ranked.reserve(names.size());
-  for (const std::string& name : names)
-    ranked.emplace_back(CounterRng(content_hash(name), RandomUse::kOrder).uniform(0),
-                        std::ssize(ranked));
-  std::sort(ranked.begin(), ranked.end(), [&](const auto& a, const auto& b) {
-    return std::tie(a.first, names[static_cast<std::size_t>(a.second)]) <
-           std::tie(b.first, names[static_cast<std::size_t>(b.second)]);
-  });
-  const auto above = std::find_if(ranked.begin(), ranked.end(),
-                                  [share](const auto& each) { return each.first >= share; });
-  const auto count = std::clamp<std::ptrdiff_t>(above - ranked.begin(), 1, std::ssize(ranked) - 1);
+  std::map<std::pair<double, std::string>, std::vector<std::int64_t>> ranked;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    ranked[{CounterRng(content_hash(names[i]), RandomUse::kOrder).uniform(0), names[i]}].push_back(
+        static_cast<std::int64_t>(i));
+  const auto below = std::count_if(ranked.begin(), ranked.end(),
+                                   [share](const auto& each) { return each.first.first < share; });
+  const auto count = std::max<std::ptrdiff_t>(std::min(below, std::ssize(ranked) - 1), 1);
   std::vector<std::int64_t> kept;
-  for (std::ptrdiff_t i = 0; i < std::ssize(ranked); ++i)
-    if ((i < count) == (split == "validation"))
-      kept.push_back(ranked[static_cast<std::size_t>(i)].second);
+  std::ptrdiff_t rank = 0;
+  for (const auto& [name, samples] : ranked)
+    if ((rank++ < count) == (split == "validation"))
+      kept.insert(kept.end(), samples.begin(), samples.end());
   std::sort(kept.begin(), kept.end());
   return kept;
 }
@@ -44,7 +49,11 @@ class SharedDataset final : public DatasetOver {
             "each split needs a sample of its own");
     std::vector<std::string> names;
     names.reserve(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i) names.push_back(this->samples().name(i));
+    const bool one_file = files().size() == 1;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::string name = this->samples().name(i);
+      names.push_back(one_file ? name : plain_name(name.substr(0, name.rfind(':'))));
+    }
     kept_ = in_share(share, split, names);
     identify(fmt::format("{:g} for {}", share, split));
   }

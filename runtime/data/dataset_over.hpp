@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set over another one, of which it changes something; and the share of one file's samples
-// that belongs to a split.
+// A data set over another one, of which it changes something; and the share of samples that belongs
+// to a split.
 #pragma once
 
 #include <filesystem>
@@ -46,15 +46,18 @@ class DatasetOver : public Dataset {
   std::string identity_;
 };
 
-/// The samples of one file that belong to a split, as `share` of their names' hashes decides: see
-/// in_share().
+/// The samples that belong to a split, as `share` of the hashes of their names decides, or of the
+/// names of their files if these are several: see in_share().
 std::unique_ptr<const Dataset> with_share(std::unique_ptr<const Dataset> samples,
                                           const TargetSpec& targets, double share,
                                           const std::string& split);
 
+/// The name of a sample without the directory and the endings of its file.
+std::string plain_name(const std::string& name);
+
 /// The numbers of the names that belong to a split, in ascending order. To validation belong those
 /// whose hashes are below the share of all hashes, so that a name stays where it is when others are
-/// added. Neither split is empty if there are two names.
+/// added, and equal names stay together. Neither split is empty if two names differ.
 std::vector<std::int64_t> in_share(double share, const std::string& split,
                                    const std::vector<std::string>& names);
 

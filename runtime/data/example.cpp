@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,18 +22,24 @@ namespace wire = google::protobuf::io;
 
 // These are the field numbers of example.proto.
 constexpr int kFeatures = 1, kEntry = 1, kKey = 1, kValue = 2, kBytesList = 1, kFloatList = 2,
-              kListValue = 1;
+              kIntegerList = 3, kListValue = 1;
 // These are the wire types (Protocol Buffers, "Encoding").
 constexpr std::uint32_t kVarint = 0, kFixed64 = 1, kDelimited = 2, kFixed32 = 5;
 
 // A piece of voxels should stay in a core's cache; the other fields are small.
 constexpr int kBufferBytes = 1 << 17, kOutlineBytes = 1 << 10;
 
+/// The most elements of a list that are handed on at once.
+constexpr std::size_t kBlockElements = 1 << 12;
+
+using Feature = ExampleDecoder::Feature;
+
 /// Walks the fields of an Example; every function returns false if the bytes are invalid.
 class ExampleWalk {
  public:
-  ExampleWalk(wire::CodedInputStream& in, const VoxelSink& sink, std::vector<float>& targets)
-      : in_(in), sink_(sink), targets_(targets) {}
+  ExampleWalk(wire::CodedInputStream& in, const ElementSink& voxels, const ElementSink& labels,
+              std::vector<float>& numbers)
+      : in_(in), voxels_(voxels), labels_(labels), numbers_(numbers) {}
 
   bool example() {
     return fields([&](int number, std::uint32_t type) {
@@ -40,9 +47,8 @@ class ExampleWalk {
                                                        : skip(type);
     });
   }
-  const char* problem = nullptr;  ///< describes the error in x or y
-  int x_seen = 0, y_seen = 0;
-  std::int64_t voxel_bytes = 0;
+  std::string problem;  ///< describes the first error in a feature
+  ExampleDecoder::Contents found;
 
  private:
   template <class Visit>
@@ -80,7 +86,7 @@ class ExampleWalk {
         return false;
     }
   }
-  void complain(const char* text) { problem = problem == nullptr ? text : problem; }
+  void complain(const std::string& text) { problem = problem.empty() ? text : problem; }
 
   bool features() {
     return fields([&](int number, std::uint32_t type) {
@@ -96,78 +102,118 @@ class ExampleWalk {
                in_.ReadString(&key, static_cast<int>(length));
       }
       if (number != kValue || type != kDelimited) return skip(type);
-      if (key == "x") return message([&] { return voxels(); });
-      if (key == "y") return message([&] { return numbers(); });
+      const auto take = [&](Feature& into, const ElementSink& sink) {
+        return message([&] { return feature(key, into, sink); });
+      };
+      if (key == "x") return take(found.voxels, voxels_);
+      if (key == "labels") return take(found.labels, labels_);
+      if (key == "y") return take(found.targets, keep_);
       if (key.empty()) complain("a feature's value comes before its name");
       return skip(type);
     });
   }
-  bool voxels() {
-    if (++x_seen > 1) complain("feature x occurs twice");
+  /// A byte string or a list of numbers; targets are a list.
+  bool feature(const std::string& key, Feature& into, const ElementSink& sink) {
+    if (into.type) complain(fmt::format("feature {} occurs twice", key));
+    const bool may_be_bytes = &into != &found.targets;
+    const auto expected = [&] {
+      complain(fmt::format("feature {} must be {}a list of numbers", key,
+                           may_be_bytes ? "one byte string or " : ""));
+    };
     int strings = 0;
     const bool good = fields([&](int list, std::uint32_t type) {
-      if (list != kBytesList || type != kDelimited) return skip(type);
+      if (type != kDelimited || list < kBytesList || list > kIntegerList) return skip(type);
+      into.type = list == kBytesList   ? Hdf5Type::kUint8
+                  : list == kFloatList ? Hdf5Type::kFloat
+                                       : Hdf5Type::kInt64;
+      if (list == kFloatList) return message([&] { return elements<float>(into, sink); });
+      if (list == kIntegerList) return message([&] { return elements<std::int64_t>(into, sink); });
       return message([&] {
         return fields([&](int number, std::uint32_t item) {
           if (number != kListValue || item != kDelimited) return skip(item);
-          if (++strings > 1) complain("feature x must be one byte string");
-          return message([&] { return hand_on(); });
+          if (++strings > 1 || !may_be_bytes) expected();
+          return message([&] { return hand_on(into, sink); });
         });
       });
     });
-    if (strings == 0) complain("feature x must be one byte string");
+    if (!into.type || (into.type == Hdf5Type::kUint8 && strings == 0)) expected();
     return good;
   }
-  bool hand_on() {
+  /// Hands on the bytes of a string.
+  bool hand_on(Feature& into, const ElementSink& sink) {
     const void* bytes = nullptr;
     int size = 0;
-    const std::int64_t before = voxel_bytes;
-    if (!sink_) {
-      voxel_bytes += in_.BytesUntilLimit();
+    if (!sink) {
+      into.count += in_.BytesUntilLimit();
       return in_.Skip(in_.BytesUntilLimit());
     }
     while (in_.BytesUntilLimit() > 0) {
       if (!in_.GetDirectBufferPointer(&bytes, &size)) return false;
       size = std::min(size, in_.BytesUntilLimit());
-      if (problem == nullptr)
-        sink_(voxel_bytes - before,
-              {static_cast<const std::byte*>(bytes), static_cast<std::size_t>(size)});
-      voxel_bytes += size;
+      if (problem.empty())
+        sink(into.count, Hdf5Type::kUint8,
+             {static_cast<const std::byte*>(bytes), static_cast<std::size_t>(size)});
+      into.count += size;
       in_.Skip(size);
     }
     return true;
   }
-  bool numbers() {
-    if (++y_seen > 1) complain("feature y occurs twice");
-    bool listed = false;
-    const bool good = fields([&](int list, std::uint32_t type) {
-      if (list != kFloatList || type != kDelimited) return skip(type);
-      listed = true;
+  /// Hands on the numbers of a list, packed or not.
+  template <class T>
+  bool elements(Feature& into, const ElementSink& sink) {
+    std::vector<T> block;
+    const auto flush = [&] {
+      if (sink && problem.empty())
+        sink(into.count, hdf5_type<T>(), std::as_bytes(std::span(block)));
+      into.count += std::ssize(block);
+      block.clear();
+    };
+    const auto one = [&] {
+      if (!read(block.emplace_back())) return false;
+      if (block.size() == kBlockElements) flush();
+      return true;
+    };
+    const bool good = fields([&](int number, std::uint32_t item) {
+      if (number != kListValue) return skip(item);
+      if (item == (std::is_same_v<T, float> ? kFixed32 : kVarint)) return one();
+      if (item != kDelimited) return skip(item);
       return message([&] {
-        return fields([&](int number, std::uint32_t item) {
-          if (number == kListValue && item == kFixed32) return number_of(targets_);
-          if (number != kListValue || item != kDelimited) return skip(item);
-          return message([&] {
-            while (in_.BytesUntilLimit() > 0)
-              if (!number_of(targets_)) return false;
-            return true;
-          });
-        });
+        if (std::is_same_v<T, float> && !sink) {
+          into.count += in_.BytesUntilLimit() / 4;
+          return in_.Skip(in_.BytesUntilLimit());
+        }
+        while (in_.BytesUntilLimit() > 0)
+          if (!one()) return false;
+        return true;
       });
     });
-    if (!listed) complain("feature y must be a list of floats");
+    flush();
     return good;
   }
-  bool number_of(std::vector<float>& list) {
+  bool read(float& number) {
     std::uint32_t bits = 0;
-    if (!in_.ReadLittleEndian32(&bits)) return false;
-    list.push_back(std::bit_cast<float>(bits));
-    return true;
+    const bool good = in_.ReadLittleEndian32(&bits);
+    number = std::bit_cast<float>(bits);
+    return good;
+  }
+  bool read(std::int64_t& number) {
+    std::uint64_t bits = 0;
+    const bool good = in_.ReadVarint64(&bits);
+    number = std::bit_cast<std::int64_t>(bits);
+    return good;
   }
 
   wire::CodedInputStream& in_;
-  const VoxelSink& sink_;
-  std::vector<float>& targets_;
+  const ElementSink &voxels_, &labels_;
+  std::vector<float>& numbers_;
+  const ElementSink keep_ = [this](std::int64_t, Hdf5Type type, auto elements) {
+    with_type(type, [&](auto element) {
+      const auto* const from =
+          reinterpret_cast<const decltype(element)*>(elements.data());  // NOLINT
+      for (std::size_t i = 0; i < elements.size() / sizeof element; ++i)
+        numbers_.push_back(static_cast<float>(from[i]));
+    });
+  };
 };
 
 }  // namespace
@@ -210,26 +256,28 @@ class ExampleDecoder::Payload final : public wire::CopyingInputStream {
 };
 
 ExampleDecoder::Contents ExampleDecoder::decode(std::int64_t length, const PayloadSource& source,
-                                                const VoxelSink& sink, std::string_view file,
+                                                const ElementSink& voxels,
+                                                const ElementSink& labels, std::string_view file,
                                                 std::int64_t record) {
   Payload payload(source);
-  return walk(length, payload, kBufferBytes, sink, file, record);
+  return walk(length, payload, kBufferBytes, voxels, labels, file, record);
 }
 
 ExampleDecoder::Contents ExampleDecoder::outline(std::int64_t length, const PayloadSource& source,
                                                  const PayloadSkip& skip, std::string_view file,
                                                  std::int64_t record) {
   Payload payload(source, skip);
-  return walk(length, payload, kOutlineBytes, {}, file, record);
+  return walk(length, payload, kOutlineBytes, {}, {}, file, record);
 }
 
 ExampleDecoder::Contents ExampleDecoder::walk(std::int64_t length, Payload& payload,
-                                              int buffer_bytes, const VoxelSink& sink,
-                                              std::string_view file, std::int64_t record) {
-  const auto check = [&](bool good, const char* what) {
+                                              int buffer_bytes, const ElementSink& voxels,
+                                              const ElementSink& labels, std::string_view file,
+                                              std::int64_t record) {
+  const auto check = [&](bool good, std::string_view what) {
     if (!good)
       throw Error(fmt::format("{}: record {}: {}", file, record, what),
-                  "the data set must be in the CosmoFlow benchmark's TFRecord format");
+                  "a record must be a tf.train.Example with the features x and y or labels");
   };
   check(length < std::numeric_limits<int>::max(), "the payload is too long for a tf.train.Example");
   buffers_->targets.clear();
@@ -237,14 +285,14 @@ ExampleDecoder::Contents ExampleDecoder::walk(std::int64_t length, Payload& payl
   wire::CodedInputStream in(&stream);
   in.SetTotalBytesLimit(std::numeric_limits<int>::max());
   const auto whole = in.PushLimit(static_cast<int>(length));
-  ExampleWalk walk(in, sink, buffers_->targets);
+  ExampleWalk walk(in, voxels, labels, buffers_->targets);
   const bool good = walk.example();
   in.PopLimit(whole);
   check(good, "the payload is not a tf.train.Example");
-  check(walk.problem == nullptr, walk.problem);
-  check(walk.x_seen == 1, "feature x (voxels) is missing");
-  check(walk.y_seen == 1, "feature y (targets) is missing");
-  return {walk.voxel_bytes, buffers_->targets};
+  check(walk.problem.empty(), walk.problem);
+  check(walk.found.voxels.type.has_value(), "feature x (voxels) is missing");
+  walk.found.numbers = buffers_->targets;
+  return walk.found;
 }
 
 }  // namespace halomesh

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sample as stored in a record: a tf.train.Example of int16 counts and float targets.
+// A sample as stored in a record: a tf.train.Example of voxels and targets.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "runtime/data/voxel_sink.hpp"
+#include "runtime/hdf5/hdf5_types.hpp"
 
 namespace halomesh {
 
@@ -25,8 +26,13 @@ using PayloadSource = std::function<std::int64_t(void* dst, std::int64_t count)>
 /// Skips up to `count` of the next bytes of a payload; returns how many, 0 at the payload's end.
 using PayloadSkip = std::function<std::int64_t(std::int64_t count)>;
 
-/// Parses records as they are read: voxels are passed on piece by piece, so that a whole sample is
-/// never in memory. Buffers are reused for all records.
+/// Takes elements of a feature, of which `first` have come before: numbers of a list, aligned, as
+/// kFloat or kInt64; or as kUint8 the bytes of a byte string.
+using ElementSink =
+    std::function<void(std::int64_t first, Hdf5Type type, std::span<const std::byte> elements)>;
+
+/// Parses records as they are read: voxels and labels are passed on piece by piece, so that a whole
+/// sample is never in memory. Buffers are reused for all records.
 class ExampleDecoder {
  public:
   ExampleDecoder();
@@ -34,24 +40,30 @@ class ExampleDecoder {
   ExampleDecoder& operator=(const ExampleDecoder&) = delete;
   ~ExampleDecoder();
 
+  /// A feature: a number of elements of this type, as in ElementSink; without a type, none.
+  struct Feature {
+    std::optional<Hdf5Type> type{};
+    std::int64_t count = 0;
+  };
   /// The content of a record; the view is valid until the next decode().
   struct Contents {
-    std::int64_t voxel_bytes = 0;
-    std::span<const float> targets;  ///< as stored, unchecked
+    Feature voxels, labels, targets;
+    std::span<const float> numbers;  ///< the elements of `targets` as stored, unchecked
   };
-  /// Throws Error if the payload of `length` bytes is not an Example, if x or y is missing,
-  /// repeated or of another type, or if a feature's value comes before its name (which no writer
-  /// does). Exceptions of `source` and `sink` pass through. `file` and `record` are for messages.
-  Contents decode(std::int64_t length, const PayloadSource& source, const VoxelSink& sink,
-                  std::string_view file, std::int64_t record);
-  /// Decodes likewise, but skips the voxels without reading most of them.
+  /// Throws Error if the payload of `length` bytes is not an Example, if x is missing, if x, y or
+  /// labels are repeated or of another type, or if a feature's value comes before its name (which
+  /// no writer does). Exceptions of `source` and the sinks pass through. `file` and `record` are
+  /// for messages. Labels without a sink are skipped.
+  Contents decode(std::int64_t length, const PayloadSource& source, const ElementSink& voxels,
+                  const ElementSink& labels, std::string_view file, std::int64_t record);
+  /// Decodes likewise, but skips voxels and labels without reading most of them.
   Contents outline(std::int64_t length, const PayloadSource& source, const PayloadSkip& skip,
                    std::string_view file, std::int64_t record);
 
  private:
   class Payload;
-  Contents walk(std::int64_t length, Payload& payload, int buffer_bytes, const VoxelSink& sink,
-                std::string_view file, std::int64_t record);
+  Contents walk(std::int64_t length, Payload& payload, int buffer_bytes, const ElementSink& voxels,
+                const ElementSink& labels, std::string_view file, std::int64_t record);
   struct Buffers;
   std::unique_ptr<Buffers> buffers_;
 };

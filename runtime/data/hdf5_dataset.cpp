@@ -19,6 +19,9 @@
 namespace halomesh {
 namespace {
 
+constexpr const char* kLabelForEach =
+    "there must be a label for each voxel of a sample: make the file again";
+
 std::string text_of(const Extents& extents) {
   return extents.empty() ? "a single value" : joined(extents, "x");
 }
@@ -344,6 +347,29 @@ Hdf5Dataset::Content Hdf5Dataset::content_of(Hdf5File& file) const {
   return content;
 }
 
+/// The hint for a file of other extents than those of --input: looks at those of the other files.
+std::string Hdf5Dataset::extents_cure(const Extents& found, const Hdf5Kind& kind) const {
+  constexpr std::int64_t kMostFiles = 1000;
+  const std::ptrdiff_t first = kind.stacked ? 1 : 0, last = kind.has_channels ? 1 : 0;
+  if (std::ssize(found) <= first + last || kind.cuts > 1) return extents_hint(found, kind, shape());
+  const auto spatial = [&](const Extents& all) {
+    return Extents(all.begin() + first, all.end() - last);
+  };
+  Extents least = spatial(found), largest = least;
+  for (std::int64_t f = 0; f < std::min(files_.size(), kMostFiles); ++f) {
+    Hdf5File other = Hdf5File::open(files_.path(f));
+    const Extents all =
+        other.contains(kind.voxels.name) ? other.extents(kind.voxels.name) : Extents();
+    if (all.size() != found.size()) continue;
+    const Extents extents = spatial(all);
+    std::ranges::transform(extents, least, least.begin(), std::ranges::min);
+    std::ranges::transform(extents, largest, largest.begin(), std::ranges::max);
+  }
+  if (least == largest) return extents_hint(found, kind, shape());
+  return fmt::format("samples have extents from {} to {}: {}", text_of(least), text_of(largest),
+                     kUnequalExtentsCure);
+}
+
 void Hdf5Dataset::check_voxels(Hdf5File& file, const Content& content) const {
   const std::string& name = kind_.voxels.name;
   const auto type = file.type(name);
@@ -359,13 +385,14 @@ void Hdf5Dataset::check_voxels(Hdf5File& file, const Content& content) const {
   if (!kind.has_channels) sample.pop_back();
   const Extents expected = with_samples(sample, kind, samples);
   const bool is_cut = n > 1 && samples > 1;  // samples_in() has compared the extents
-  require(is_cut || (found == expected && (!kind_.is_flat || s.h == 1)),
-          text("{}: {} of {}, expected {}{}", file.path().c_str(), name, text_of(found),
-               text_of(expected),
-               n > 1                       ? fmt::format(" or {} times as much along d, h and w", n)
-               : kind_.is_flat && s.h != 1 ? fmt::format(" as samples of 1 along h, not {}", s.h)
-                                           : std::string()),
-          extents_hint(found, kind, s));
+  require(
+      is_cut || (found == expected && (!kind_.is_flat || s.h == 1)),
+      text("{}: {} of {}, expected {}{}", file.path().c_str(), name, text_of(found),
+           text_of(expected),
+           n > 1                       ? fmt::format(" or {} times as much along d, h and w", n)
+           : kind_.is_flat && s.h != 1 ? fmt::format(" as samples of 1 along h, not {}", s.h)
+                                       : std::string()),
+      format().kind() == SampleFormat::Kind::kLabels ? kLabelForEach : extents_cure(found, kind));
 }
 
 void Hdf5Dataset::check_scalars(Hdf5File& file, const Content& content) const {
@@ -401,7 +428,7 @@ void Hdf5Dataset::check_labels(Hdf5File& file, const Content& content) const {
   require(found == expected,
           text("{}: {} of {}, expected {}", file.path().c_str(), name, text_of(found),
                text_of(expected)),
-          "there must be a label for each voxel of a sample: make the file again");
+          kLabelForEach);
   check_sums(file, kind_.labels, samples);
 }
 

@@ -58,6 +58,7 @@ class Hdf5Dataset final : public Dataset {
   void index(FileScan& scanned);
   Hdf5Kind kind_in(Hdf5File& file) const;
   Shape shape_in(Hdf5File& file, const Hdf5Kind& kind) const;
+  std::string extents_cure(const Extents& found, const Hdf5Kind& kind) const;
   void check_voxels(Hdf5File& file, const Content& content) const;
   void check_scalars(Hdf5File& file, const Content& content) const;
   void check_labels(Hdf5File& file, const Content& content) const;

@@ -21,8 +21,7 @@ Slab Hdf5Field::slab_of(std::int64_t index, const Box& box) const {
   add(box.lo[kD] + (cut ? index / n / n * shape_.d : 0), box.extent(kD));
   if (!kind_.is_flat) add(box.lo[kH] + (cut ? index / n % n * shape_.h : 0), box.extent(kH));
   add(box.lo[kW] + (cut ? index % n * shape_.w : 0), box.extent(kW));
-  if (format_.kind() != SampleFormat::Kind::kLabels && kind_.has_channels)
-    add(box.lo[kC], box.extent(kC));
+  if (&tensor_ == &kind_.voxels && kind_.has_channels) add(box.lo[kC], box.extent(kC));
   return slab;
 }
 

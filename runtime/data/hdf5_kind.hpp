@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/hdf5/hdf5_file.hpp"
+
 namespace halomesh {
 
 /// A dataset in a file, and that of the CRC-32C of each of its samples as uint32; empty: none.
@@ -40,6 +42,8 @@ inline const Hdf5Kind kLabelArchiveKind{.voxels = {"/x", "/crc32c"},
 /// One sample per file, as in the CosmoFlow benchmark since its version 1.0: x (D,H,W,C), y (T); or
 /// several: x (n,D,H,W,C), y (n,T). Users may give other names.
 inline const Hdf5Kind kSampleKind{.voxels = {"/x"}, .targets = "/y", .has_free_axes = true};
+/// The array of a .npy file, of one sample or several, whose targets are elsewhere.
+inline const Hdf5Kind kArrayKind{.voxels = {Hdf5File::kArray}, .has_free_axes = true};
 /// The published universes: full (D,H,W,C), unitPar (T). They are cut into 4x4x4 samples in the
 /// published order, number 16a+4b+c for the box at (a,b,c), unless the sample is the whole
 /// universe.

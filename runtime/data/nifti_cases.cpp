@@ -24,6 +24,7 @@
 #include "error.hpp"
 #include "runtime/data/data_content.hpp"
 #include "runtime/data/dataset_format.hpp"
+#include "runtime/data/label_names.hpp"
 #include "runtime/data/sample_checks.hpp"
 #include "runtime/posix/input_file.hpp"
 #include "runtime/posix/read_counts.hpp"
@@ -47,8 +48,6 @@ std::string stem_of(std::string_view name) {
       return std::string(name.substr(0, name.size() - end.size()));
   return {};
 }
-
-constexpr std::array kLabelWords{"segmentation", "seg", "labels", "label", "mask"};
 
 /// True if a file of this stem holds labels: seg, case_seg and the like.
 bool names_labels(const std::string& stem) {
@@ -455,8 +454,7 @@ class Cases final : public Dataset {
                     "{} to {} along h and {} to {} along w",
                     path, (*first)[0], (*first)[1], (*first)[2], wanted.d, wanted.h, wanted.w,
                     least[0], largest[0], least[1], largest[1], least[2], largest[2]),
-        "train with --patches random on crops of --input, and --pad where cases are "
-        "smaller; evaluate with --windows");
+        kUnequalExtentsCure);
   }
 
   DatasetFiles cases_;
@@ -530,8 +528,8 @@ const Registered<DatasetFormat> kRegistered([] {
                    (!fs::is_directory(first, ignored) || !find_in_case(first, false).empty() ||
                     first.filename().string().starts_with("case_"));
           },
-      .lacks_targets = [](const fs::path& first,
-                          const DataSource&) { return find_labels(first).empty(); },
+      .lacks_targets = [](const fs::path& first, const DataSource&,
+                          const TargetSpec&) { return find_labels(first).empty(); },
       .values = [](const fs::path&, const DataSource&) { return SampleFormat::field(); },
       .open = [](const Comm& comm, DatasetFiles cases, const Shape& shape,
                  const TargetSpec& targets, const SampleFormat&,

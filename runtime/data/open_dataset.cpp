@@ -47,7 +47,7 @@ Names names_in(const fs::path& directory, const std::string& hint) {
 struct Found {
   std::size_t format = 0;  ///< the index in formats()
   bool lacks_targets = false;
-  bool is_divided = false;  ///< one file has the samples of both splits
+  bool is_divided = false;  ///< the files have the samples of both splits
   SampleFormat values;
   std::string names;  ///< sorted, each ending in '\0'
 };
@@ -94,7 +94,7 @@ std::string layouts_of(const std::string& split) {
   for (const DatasetFormat& format : formats()) {
     std::string files = format.files;
     for (std::size_t at = files.find("SPLIT"); at != std::string::npos; at = files.find("SPLIT"))
-      files.replace(at, std::strlen("SPLIT"), split);
+      files.replace(at, std::strlen("SPLIT"), split.empty() ? "." : split);
     if (!files.empty()) all += (all.empty() ? "" : "; ") + files;
   }
   return "--data DIR must hold one of: " + all + "; `halomesh synth` makes a data set";
@@ -131,13 +131,15 @@ Candidates candidates_in(const DataSource& source, const std::string& split) {
     if (names.empty()) continue;
     // Other directories may lie beside files of samples.
     std::sort(names.begin(), names.end());
+    if (format.drop_labels != nullptr) format.drop_labels(names);
     if (names.front().ends_with('/') &&
         !format.recognizes((of_split / names.front()).parent_path(), source))
       continue;
     for (std::string& name : names)
       if (name.ends_with('/')) name.pop_back();
     const bool is_shared = source.share > 0 && !format.is_beside_others;
-    const bool is_divided = is_shared && names.size() == 1;
+    // Rows of a table may be in the order of all files.
+    const bool is_divided = is_shared && (names.size() == 1 || source.has_table());
     if (is_shared && !is_divided) keep_share(source.share, split, names);
     const fs::path& where = format.is_beside_others ? directory : of_split;
     require(found.names.empty() || (found.names == names && found.directory == where),
@@ -156,7 +158,7 @@ Candidates candidates_in(const DataSource& source, const std::string& split) {
   return found;
 }
 
-Found find_files(const DataSource& source, const std::string& split) {
+Found find_files(const DataSource& source, const std::string& split, const TargetSpec& targets) {
   Candidates candidates = candidates_in(source, split);
   Names& names = candidates.names;
   const bool numbered = formats()[candidates.formats.front()].is_beside_others;
@@ -173,7 +175,8 @@ Found find_files(const DataSource& source, const std::string& split) {
     Found found;
     found.format = f;
     found.is_divided = candidates.are_divided;
-    found.lacks_targets = format.lacks_targets != nullptr && format.lacks_targets(first, source);
+    found.lacks_targets =
+        format.lacks_targets != nullptr && format.lacks_targets(first, source, targets);
     if (format.values != nullptr) found.values = format.values(first, source);
     for (const std::string& name : names) found.names.append(name).push_back('\0');
     return found;
@@ -196,10 +199,9 @@ void check(const Found& found, const DataSource& source, const Shape& shape,
             text("{} {}: {} holds files that have datasets of fixed names, or none ({})", option,
                  name, directory.c_str(), format.name),
             "leave it out: only HDF5 files with x and y or labels take other names");
-  require(has != kNone || targets.is_none(),
+  require(has != kBeside || targets.scalars == 0,
           text("{} holds samples without targets", directory.c_str()),
-          targets.classes > 0 ? "use HDF5 files, which have labels beside samples"
-                              : "name a table of the targets by --targets-from");
+          "name a table of the targets by --targets-from");
   require(has != kScalars || targets.classes == 0,
           text("{} holds samples without labels, the network is trained for {} classes of voxels",
                directory.c_str(), targets.classes),
@@ -215,12 +217,12 @@ void check(const Found& found, const DataSource& source, const Shape& shape,
           text("try --input {}x{}x{}x{}", shape.d, shape.h, shape.w, ranges.size()));
 }
 
-/// Finds the files of a split. Collective.
+/// Finds the files of a split, which must have the targets `in_files`. Collective.
 Found find_files(const Comm& comm, const DataSource& source, const std::string& split,
-                 const Shape& shape, const TargetSpec& targets) {
+                 const Shape& shape, const TargetSpec& targets, const TargetSpec& in_files) {
   return found_in(on_first_rank(comm, [&] {
-    const Found made = find_files(source, split);
-    check(made, source, shape, targets);
+    const Found made = find_files(source, split, targets);
+    check(made, source, shape, in_files);
     return to_text(made);
   }));
 }
@@ -234,7 +236,7 @@ std::unique_ptr<const Dataset> open_files(const Comm& comm, const Found& found,
   return format.open(comm, std::move(files), shape, targets, found.values, source);
 }
 
-/// Leaves of a single file the samples that the split has.
+/// Leaves of files with the samples of both splits those that the split has.
 std::unique_ptr<const Dataset> shared(std::unique_ptr<const Dataset> samples, const Found& found,
                                       const DataSource& source, const std::string& split,
                                       const TargetSpec& targets) {
@@ -247,24 +249,34 @@ std::unique_ptr<const Dataset> shared(std::unique_ptr<const Dataset> samples, co
 std::unique_ptr<const Dataset> open_dataset(const Comm& comm, const DataSource& source,
                                             const std::string& split, const Shape& shape,
                                             const TargetSpec& targets) {
-  const bool has_table = source.has_table();
-  require(!has_table || targets.classes == 0,
+  const bool has_table = source.has_table(), has_labels = targets.classes > 0;
+  require(!has_table || !has_labels || source.targets.ends_with(".npy"),
           text("{} gives numbers of samples, the network is trained for {} classes of voxels",
                source.targets, targets.classes),
-          "use data with labels, or a network for regression");
+          "use a .npy array of labels, other data with labels, or a network for regression");
   const TargetSpec in_files = has_table ? TargetSpec::none() : targets;
-  const Found found = find_files(comm, source, split, shape, in_files);
+  const Found found = find_files(comm, source, split, shape, targets, in_files);
   auto samples = open_files(comm, found, source, split, shape, in_files);
-  if (has_table) samples = with_table(comm, std::move(samples), source, split, targets);
+  if (has_table && has_labels) {
+    const fs::path path = on_first_rank(comm, [&] { return table_path(source, split).string(); });
+    samples =
+        with_labels(comm, std::move(samples),
+                    DatasetFiles(path.parent_path(), path.filename().string() + '\0'), targets);
+  } else if (has_table) {
+    samples = with_table(comm, std::move(samples), source, split, targets);
+  }
   return shared(std::move(samples), found, source, split, targets);
 }
 
 std::unique_ptr<const Dataset> open_inputs(const Comm& comm, const DataSource& source,
                                            const std::string& split, const Shape& shape,
                                            const TargetSpec& targets) {
-  const Found found = find_files(comm, source, split, shape, TargetSpec::none());
-  const auto has_table = [&] { return has_table_file(source, split) ? "table" : ""; };
-  if (!found.lacks_targets || !on_first_rank(comm, has_table).empty())
+  const Found found = find_files(comm, source, split, shape, targets, TargetSpec::none());
+  const auto table = [&] {
+    std::error_code ignored;
+    return source.has_table() && fs::exists(table_path(source, split), ignored) ? "table" : "";
+  };
+  if (!found.lacks_targets || !on_first_rank(comm, table).empty())
     return open_dataset(comm, source, split, shape, targets);
   return shared(
       without_truth(open_files(comm, found, source, split, shape, TargetSpec::none()), targets),
@@ -272,8 +284,8 @@ std::unique_ptr<const Dataset> open_inputs(const Comm& comm, const DataSource& s
 }
 
 DataType type_of_samples(const Comm& comm, const DataSource& source, const std::string& split) {
-  return found_in(on_first_rank(comm, [&] { return to_text(find_files(source, split)); }))
-      .values.type();
+  const auto find = [&] { return to_text(find_files(source, split, TargetSpec::none())); };
+  return found_in(on_first_rank(comm, find)).values.type();
 }
 
 TargetSpec targets_of(const Loss& loss, const Shape& output) {

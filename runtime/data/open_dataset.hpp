@@ -24,6 +24,7 @@ namespace halomesh {
 ///                                 benchmark, an image and its labels (climate/data,
 ///                                 climate/labels_0), with directory/stats.h5
 ///   directory/SPLIT/*.npy         arrays of one sample or several, with a table of their targets
+///                                 or arrays of their labels
 /// Files are in the order of their names, and sample numbers follow them. Throws one Error on every
 /// rank if there is no such file, files are of two formats, or one is damaged or has another sample
 /// size or other targets.

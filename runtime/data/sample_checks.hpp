@@ -23,6 +23,13 @@ inline std::int64_t value_bytes(const Shape& shape, DataType type) {
 void check_targets(std::span<const float> targets, const TargetLimits& limits,
                    const std::string& where);
 
+/// The hint for samples of unequal extents.
+inline constexpr const char* kUnequalExtentsCure =
+    "train with --patches random on crops of --input, and --pad where samples are smaller; "
+    "evaluate "
+    "with --windows, convert with --any-extents. Networks that predict numbers of a sample need "
+    "equal extents";
+
 /// The hint for data with `count` scalar targets where another number was expected.
 std::string number_hint(const TargetLimits& limits, std::int64_t count);
 

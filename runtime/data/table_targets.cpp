@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -17,6 +18,7 @@
 #include "error.hpp"
 #include "joined.hpp"
 #include "runtime/data/dataset_over.hpp"
+#include "runtime/data/hdf5_dataset.hpp"
 #include "runtime/data/hdf5_field.hpp"
 #include "runtime/data/sample_checks.hpp"
 #include "runtime/mpi/collective_errors.hpp"
@@ -64,13 +66,6 @@ Words titles_in(Words words, std::int64_t count) {
 
 }  // namespace
 
-std::string plain_name(const std::string& name) {
-  std::string plain = fs::path(name).filename().string();
-  for (const std::string_view end : {".gz", ".nii", "_0000", ".npy", ".h5", ".hdf5"})
-    if (plain.size() > end.size() && plain.ends_with(end)) plain.resize(plain.size() - end.size());
-  return plain;
-}
-
 TargetTable parse_table(const std::string& text, const std::string& path, const TargetSpec& spec) {
   const std::int64_t targets = spec.scalars;
   TargetTable table;
@@ -116,16 +111,15 @@ TargetTable parse_table(const std::string& text, const std::string& path, const 
   return table;
 }
 
-namespace {
-
-/// The table that `source` names.
 fs::path table_path(const DataSource& source, const std::string& split) {
   fs::path given = source.targets;
   std::error_code ignored;
-  for (const fs::path& path : {source.directory / split / given, source.directory / given})
+  for (const fs::path& path : {source.of_split(split) / given, source.directory / given})
     if (fs::exists(path, ignored)) return path;
   return given;
 }
+
+namespace {
 
 TargetTable read_table(const fs::path& path, const TargetSpec& spec) {
   const std::int64_t targets = spec.scalars;
@@ -218,47 +212,100 @@ class TargetedDataset final : public DatasetOver {
   }
 
  private:
-  friend class TargetedReader;
   std::vector<float> rows_;
   std::string titles_;
   std::uint64_t hash_ = 0;
 };
 
+/// The labels of samples, which are the samples of a data set of their own.
+class LabelledDataset final : public DatasetOver {
+ public:
+  LabelledDataset(std::unique_ptr<const Dataset> samples, std::unique_ptr<const Dataset> labels,
+                  const TargetSpec& targets)
+      : DatasetOver(std::move(samples), targets), labels_(std::move(labels)) {
+    identify(labels_->identity());
+  }
+
+  std::uint64_t file_hash(std::int64_t file) const override {
+    const bool is_paired = labels_->files().size() == files().size();
+    return samples().file_hash(file) +
+           (is_paired || file == 0 ? labels_->file_hash(is_paired ? file : 0) : 0);
+  }
+  std::unique_ptr<SampleReader> reader() const override;
+
+ private:
+  std::unique_ptr<const Dataset> labels_;
+};
+
+/// Reads targets by `give`, everything else by the reader of the samples; and labels by a reader of
+/// these.
 class TargetedReader final : public SampleReader {
  public:
-  explicit TargetedReader(const TargetedDataset& data)
-      : data_(data), samples_(data.samples().reader()) {}
+  using Give = std::function<void(std::int64_t sample, AnyView targets)>;
+  TargetedReader(const Dataset& samples, Give give)
+      : samples_(samples.reader()), give_(std::move(give)) {}
+  TargetedReader(const Dataset& samples, const Dataset& labels)
+      : samples_(samples.reader()),
+        labels_(labels.reader()),
+        give_([this](auto sample, auto targets) {
+          if (!targets.span.empty()) labels_->read(sample, targets, {});
+        }) {}
 
   DataType type() const override { return samples_->type(); }
   void read(std::int64_t sample, AnyView dst, AnyView targets) override {
     samples_->read(sample, dst, {});
-    data_.give(sample, targets);
+    give_(sample, targets);
   }
   void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
                   AnyView targets) override {
     samples_->read_slabs(sample, box, sink, {});
-    data_.give(sample, targets);
+    give_(sample, targets);
   }
   void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
     samples_->stream(sample, sink, {});
-    data_.give(sample, targets);
+    give_(sample, targets);
+  }
+  void stream_labels(std::int64_t sample, const VoxelSink& sink) override {
+    labels_->stream(sample, sink, {});
   }
   void expect(std::int64_t sample) override { samples_->expect(sample); }
 
  private:
-  const TargetedDataset& data_;
-  std::unique_ptr<SampleReader> samples_;
+  std::unique_ptr<SampleReader> samples_, labels_;
+  Give give_;
 };
 
 std::unique_ptr<SampleReader> TargetedDataset::reader() const {
-  return std::make_unique<TargetedReader>(*this);
+  return std::make_unique<TargetedReader>(
+      samples(), [this](std::int64_t sample, AnyView targets) { give(sample, targets); });
+}
+
+std::unique_ptr<SampleReader> LabelledDataset::reader() const {
+  return std::make_unique<TargetedReader>(samples(), *labels_);
 }
 
 }  // namespace
 
-bool has_table_file(const DataSource& source, const std::string& split) {
-  std::error_code ignored;
-  return source.has_table() && fs::exists(table_path(source, split), ignored);
+std::unique_ptr<const Dataset> with_labels(const Comm& comm, std::unique_ptr<const Dataset> samples,
+                                           DatasetFiles files, const TargetSpec& targets) {
+  const std::int64_t count = samples->size();
+  Shape shape = samples->shape();
+  shape.c = 1;
+  for (std::int64_t i = 0; i < count; ++i)  // labels of other extents than the largest sample's
+    if (samples->shape_of(i).spatial() != samples->shape().spatial()) shape = {1, 0, 0, 0};
+  auto labels =
+      std::make_unique<Hdf5Dataset>(comm, std::move(files), kArrayKind, shape, TargetSpec::none(),
+                                    SampleFormat::labels(targets.classes));
+  require(labels->size() == count,
+          text("{} has labels of {} samples, {} has {} samples", labels->directory().c_str(),
+               labels->size(), samples->directory().c_str(), count),
+          "give an array of labels for each, or all in one");
+  for (std::int64_t i = 0; i < count; ++i)
+    require(labels->shape_of(i).spatial() == samples->shape_of(i).spatial(),
+            text("the labels {} have {}, the sample {} has {}", labels->name(i),
+                 labels->shape_of(i), samples->name(i), samples->shape_of(i)),
+            "there must be a label for each voxel of a sample");
+  return std::make_unique<LabelledDataset>(std::move(samples), std::move(labels), targets);
 }
 
 std::unique_ptr<const Dataset> without_truth(std::unique_ptr<const Dataset> samples,

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of one data set whose targets are elsewhere: scalars in a table of their own, or nowhere.
+// Samples of one data set whose targets are elsewhere: scalars in a table of their own, labels in
+// arrays, or nowhere.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/data/data_source.hpp"
 #include "runtime/data/dataset.hpp"
+#include "runtime/data/dataset_files.hpp"
 #include "runtime/mpi/mpi.hpp"
 
 namespace halomesh {
@@ -26,9 +29,6 @@ struct TargetTable {
 TargetTable parse_table(const std::string& text, const std::string& path,
                         const TargetSpec& targets);
 
-/// The name of a sample without the directory and the endings of its file.
-std::string plain_name(const std::string& name);
-
 /// Collective. Gives `samples`, which have no targets, those of the table `source.targets`: in
 /// DIR/SPLIT, in DIR, or as the path says. Throws Error on every rank for a sample without a row,
 /// or if rows without names are not as many as samples.
@@ -36,8 +36,14 @@ std::unique_ptr<const Dataset> with_table(const Comm& comm, std::unique_ptr<cons
                                           const DataSource& source, const std::string& split,
                                           const TargetSpec& targets);
 
-/// True if the table of `source` is there.
-bool has_table_file(const DataSource& source, const std::string& split);
+/// Collective. Gives `samples`, which have no targets, the labels in .npy files of integers: those
+/// of one sample or several to a file, in the order of the samples. Throws Error on every rank
+/// unless there is a label for each voxel.
+std::unique_ptr<const Dataset> with_labels(const Comm& comm, std::unique_ptr<const Dataset> samples,
+                                           DatasetFiles labels, const TargetSpec& targets);
+
+/// The table that `source` names.
+std::filesystem::path table_path(const DataSource& source, const std::string& split);
 
 /// Gives `samples`, which have no targets, such of 0; has_truth() is then false.
 std::unique_ptr<const Dataset> without_truth(std::unique_ptr<const Dataset> samples,

@@ -32,37 +32,44 @@ namespace {
 // features.
 constexpr std::int64_t kExampleSlackBytes = 64 * 1024;
 
+/// The most bytes of a number in a list.
+constexpr std::int64_t kMostListed = 10;
+
 /// Bytes of the counts of a sample.
 std::int64_t count_bytes(const Shape& shape) { return value_bytes(shape, DataType::kInt16); }
 
-/// The longest record accepted for a sample of this shape.
-std::int64_t largest_payload(const Shape& shape, std::int64_t targets) {
-  return count_bytes(shape) + targets * static_cast<std::int64_t>(sizeof(float)) +
-         kExampleSlackBytes;
-}
-
-/// The hint for `bytes` of voxels (and up to `slack` more): the --input that would fit, if any.
-std::string extents_hint(std::int64_t bytes, std::int64_t slack, const Shape& asked) {
+/// The hint for `bytes` of voxels of `type` (and up to `slack` more): the --input that would fit,
+/// if any.
+std::string extents_hint(std::int64_t bytes, std::int64_t slack, const Shape& asked,
+                         DataType type) {
+  if (type == DataType::kInt16 && bytes >= 2 * count_bytes(asked) &&
+      bytes - 2 * count_bytes(asked) <= slack)
+    return fmt::format(
+        "byte strings are read as int16: write float32 as a list of floats, or set --input to the "
+        "extents of the data instead of {}",
+        asked);
   for (const std::int64_t c : {asked.c, std::int64_t{4}, std::int64_t{1}, std::int64_t{2}}) {
     if (c < 1) continue;
-    const std::int64_t voxels = bytes / (2 * c);
+    const std::int64_t voxels = bytes / (size_of(type) * c);
     const auto n = static_cast<std::int64_t>(std::cbrt(static_cast<double>(voxels)) + 1e-6);
     const Shape cube{c, n, n, n};
-    if (n > 0 && bytes - count_bytes(cube) <= slack)
+    if (n > 0 && bytes - value_bytes(cube, type) <= slack)
       return fmt::format("these would be samples of {}: try --input {}", cube, cube);
   }
-  return "set --input DxHxWxC to the extents of the data (2 bytes per voxel)";
+  return fmt::format("set --input DxHxWxC to the extents of the data ({} bytes per voxel)",
+                     size_of(type));
 }
 
 /// Cuts slabs of a box out of the voxels of a sample, which arrive in pieces.
 class SlabCollector {
  public:
   /// `memory` grows to the size of a slab.
-  SlabCollector(const Shape& sample, std::vector<Box> slabs, AlignedBuffer<std::int16_t>& memory,
-                const SampleReader::SlabSink& sink)
-      : sample_(sample), slabs_(std::move(slabs)), memory_(memory), sink_(sink) {
-    if (!slabs_.empty() && memory_.size() < slabs_.front().volume())
-      memory_ = AlignedBuffer<std::int16_t>(slabs_.front().volume());
+  SlabCollector(const Shape& sample, DataType type, std::vector<Box> slabs,
+                std::vector<std::byte>& memory, const SampleReader::SlabSink& sink)
+      : sample_(sample), type_(type), slabs_(std::move(slabs)), memory_(memory), sink_(sink) {
+    if (!slabs_.empty())
+      memory_.resize(std::max(memory_.size(),
+                              static_cast<std::size_t>(slabs_.front().volume() * size_of(type))));
     start();
   }
   /// Takes a piece as a VoxelSink does.
@@ -83,20 +90,21 @@ class SlabCollector {
   const std::optional<InvalidValue>& negative() const { return negative_; }
 
  private:
-  TensorView<std::int16_t> view() const { return {memory_.data(), slabs_[slab_], 1}; }
+  AnyView view() const { return {memory_.data(), type_, slabs_[slab_], 1}; }
   void start() {
     writer_.reset();
     if (slab_ == slabs_.size()) return;
     const Box& box = slabs_[slab_];
-    writer_.emplace(sample_, view());
-    const std::int64_t row = 2 * sample_.w * sample_.c;
+    writer_.emplace(sample_, view(), type_);
+    const std::int64_t row = size_of(type_) * sample_.w * sample_.c;
     begin_ = (box.lo[kD] * sample_.h + box.lo[kH]) * row;
     end_ = ((box.hi[kD] - 1) * sample_.h + box.hi[kH]) * row;
   }
 
   Shape sample_;
+  DataType type_;
   std::vector<Box> slabs_;
-  AlignedBuffer<std::int16_t>& memory_;
+  std::vector<std::byte>& memory_;
   const SampleReader::SlabSink& sink_;
   std::size_t slab_ = 0;
   std::optional<BlockWriter> writer_;  // the writer of the current slab; empty after the last
@@ -107,37 +115,75 @@ class SlabCollector {
 /// Passes voxels on and checks them.
 class CheckedStream {
  public:
-  explicit CheckedStream(const VoxelSink& sink) : sink_(sink) {}
+  CheckedStream(const VoxelSink& sink, DataType type)
+      : sink_(sink), are_counts_(type == DataType::kInt16) {}
   void take(std::int64_t offset, std::span<const std::byte> bytes) {
-    search_.take(offset, bytes);
+    if (are_counts_) search_.take(offset, bytes);
     sink_(offset, bytes);
   }
   const std::optional<InvalidValue>& negative() const { return search_.found(); }
 
  private:
   const VoxelSink& sink_;
+  bool are_counts_;
   NegativeSearch search_;
+};
+
+/// Takes no voxels.
+struct NoVoxels {
+  void take(std::int64_t /*offset*/, std::span<const std::byte> /*bytes*/) {}
+  static std::optional<InvalidValue> negative() { return std::nullopt; }
+};
+
+/// Converts the elements of a feature as they arrive, and passes on their values.
+class ListedValues {
+ public:
+  ListedValues(const SampleFormat& format, std::int64_t count, VoxelSink sink)
+      : format_(format), count_(count), sink_(std::move(sink)) {}
+  void take(std::int64_t first, Hdf5Type type, std::span<const std::byte> elements) {
+    const std::int64_t size = size_of(format_.type()), count = std::ssize(elements) / size_of(type);
+    if (invalid_ || first + count > count_) return;
+    values_.resize(static_cast<std::size_t>(count * size));
+    invalid_ = format_.convert(type, elements, 0, 1, values_);
+    if (invalid_)
+      invalid_->index += first;
+    else
+      sink_(first * size, values_);
+  }
+  const std::optional<InvalidValue>& invalid() const { return invalid_; }
+
+ private:
+  const SampleFormat& format_;
+  std::int64_t count_;
+  VoxelSink sink_;
+  std::vector<std::byte> values_;
+  std::optional<InvalidValue> invalid_;
 };
 
 class TfRecordSampleReader final : public SampleReader {
  public:
   explicit TfRecordSampleReader(const TfRecordDataset& dataset)
-      : dataset_(dataset), records_(largest_payload(dataset.shape(), dataset.targets())) {}
+      : dataset_(dataset), records_(dataset.largest_payload()) {}
 
+  DataType type() const override { return dataset_.format().type(); }
   void read(std::int64_t sample, AnyView dst, AnyView targets) override {
     if (!Box::whole(dataset_.shape()).contains(dst.span))
       throw Error(fmt::format("block {} is not within the sample {}", dst.span, dataset_.shape()));
-    BlockWriter block(dataset_.shape(), dst);
+    BlockWriter block(dataset_.shape(), dst, type());
     take_record(sample, block, targets);
   }
   void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
                   AnyView targets) override {
-    SlabCollector collector(dataset_.shape(), slabs(box, type()), slab_, sink);
+    SlabCollector collector(dataset_.shape(), type(), slabs(box, type()), slab_, sink);
     take_record(sample, collector, targets);
   }
   void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
-    CheckedStream checked(sink);
+    CheckedStream checked(sink, type());
     take_record(sample, checked, targets);
+  }
+  void stream_labels(std::int64_t sample, const VoxelSink& sink) override {
+    NoVoxels ignored;
+    take_record(sample, ignored, {}, sink);
   }
   void expect(std::int64_t sample) override;
   /// Checks the format of a sample in a plain file without reading its voxels.
@@ -145,15 +191,20 @@ class TfRecordSampleReader final : public SampleReader {
 
  private:
   /// Passes the voxels of a record to `taker`: take() as a VoxelSink does, then negative(), the
-  /// first negative voxel.
+  /// first negative voxel; and all labels to `labels`, if any.
   template <class Taker>
-  void take_record(std::int64_t sample, Taker& taker, AnyView targets);
+  void take_record(std::int64_t sample, Taker& taker, AnyView targets,
+                   const VoxelSink& labels = {});
   std::int64_t open(const TfRecordDataset::Place& place);
   template <class Taker>
   void decode(const TfRecordDataset::Place& place, std::int64_t length, Taker& taker,
-              AnyView targets);
+              AnyView targets, const VoxelSink& labels);
   void check_format(const TfRecordDataset::Place& place,
                     const ExampleDecoder::Contents& found) const;
+  void check_scalars(const TfRecordDataset::Place& place,
+                     const ExampleDecoder::Contents& found) const;
+  void check_labels(const TfRecordDataset::Place& place,
+                    const ExampleDecoder::Feature& found) const;
   [[noreturn]] void fail(const TfRecordDataset::Place& place, const std::string& what,
                          const std::string& hint) const {
     throw Error(fmt::format("{}: record {}: {}", records_.path(), place.record, what), hint);
@@ -162,20 +213,21 @@ class TfRecordSampleReader final : public SampleReader {
   const TfRecordDataset& dataset_;
   TfRecordReader records_;
   ExampleDecoder decoder_;
-  AlignedBuffer<std::int16_t> slab_;
+  std::vector<std::byte> slab_;
   std::int64_t open_file_ = -1;
   Descriptor expected_;  // a file that has been opened early
   std::int64_t expected_file_ = -1;
 };
 
 template <class Taker>
-void TfRecordSampleReader::take_record(std::int64_t sample, Taker& taker, AnyView targets) {
+void TfRecordSampleReader::take_record(std::int64_t sample, Taker& taker, AnyView targets,
+                                       const VoxelSink& labels) {
   const TfRecordDataset::Place place = dataset_.place(sample);
   const std::int64_t length = open(place);
   // The checksum comes last: if it is wrong, the error is damage rather than an invalid value.
   std::exception_ptr problem;
   try {
-    decode(place, length, taker, targets);
+    decode(place, length, taker, targets, labels);
   } catch (const Error&) {
     problem = std::current_exception();
   }
@@ -219,19 +271,42 @@ std::int64_t TfRecordSampleReader::open(const TfRecordDataset::Place& place) {
 
 template <class Taker>
 void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int64_t length,
-                                  Taker& taker, AnyView targets) {
+                                  Taker& taker, AnyView targets, const VoxelSink& labels) {
   const Shape& shape = dataset_.shape();
+  const Shape of_labels{1, shape.d, shape.h, shape.w};
   const std::int64_t expected = count_bytes(shape);
+  ListedValues numbers(dataset_.format(), shape.volume(),
+                       [&](auto offset, auto bytes) { taker.take(offset, bytes); });
+  std::optional<BlockWriter> block;
+  std::optional<ListedValues> listed;
+  if (dataset_.has_labels() && (labels || !targets.span.empty())) {
+    if (!labels) block.emplace(of_labels, targets, DataType::kUint8);
+    listed.emplace(
+        dataset_.label_format(), of_labels.volume(),
+        labels ? labels : [&](auto offset, auto bytes) { block->take(offset, bytes); });
+  }
+  const auto take = [&](std::int64_t first, Hdf5Type type, std::span<const std::byte> elements) {
+    if (dataset_.is_field() && type != Hdf5Type::kUint8)
+      numbers.take(first, type, elements);
+    else if (!dataset_.is_field() && type == Hdf5Type::kUint8 &&
+             first + std::ssize(elements) <= expected)
+      taker.take(first, elements);
+  };
+  ElementSink take_labels;
+  if (listed)
+    take_labels = [&](auto first, auto type, auto elements) {
+      listed->take(first, type, elements);
+    };
   const auto found = decoder_.decode(
-      length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); },
-      [&](std::int64_t offset, std::span<const std::byte> bytes) {
-        if (offset + static_cast<std::int64_t>(bytes.size()) <= expected) taker.take(offset, bytes);
-      },
-      records_.path(), place.record);
+      length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); }, take,
+      take_labels, records_.path(), place.record);
   check_format(place, found);
-  copy_scalars(found.targets, targets);
-  check_values(taker.negative(), dataset_.format(), Box::whole(shape),
-               fmt::format("{}: record {}", records_.path(), place.record));
+  const std::string where = fmt::format("{}: record {}", records_.path(), place.record);
+  if (!dataset_.has_labels() && dataset_.targets() > 0) copy_scalars(found.numbers, targets);
+  check_values(dataset_.is_field() ? numbers.invalid() : taker.negative(), dataset_.format(),
+               Box::whole(shape), where);
+  if (listed)
+    check_values(listed->invalid(), dataset_.label_format(), Box::whole(of_labels), where);
 }
 
 void TfRecordSampleReader::outline(std::int64_t sample) {
@@ -246,26 +321,62 @@ void TfRecordSampleReader::outline(std::int64_t sample) {
 void TfRecordSampleReader::check_format(const TfRecordDataset::Place& place,
                                         const ExampleDecoder::Contents& found) const {
   const Shape& shape = dataset_.shape();
-  const std::int64_t expected = count_bytes(shape);
-  if (found.voxel_bytes != expected)
+  const bool is_field = dataset_.is_field();
+  if (is_field == (found.voxels.type == Hdf5Type::kUint8))
     fail(place,
-         fmt::format("voxels (feature x): expected {} bytes for {}, found {}", expected, shape,
-                     found.voxel_bytes),
-         extents_hint(found.voxel_bytes, 0, shape));
-  if (static_cast<std::int64_t>(found.targets.size()) != dataset_.targets())
+         fmt::format("voxels (feature x) are {}, in others {}",
+                     is_field ? "a byte string" : "a list of numbers",
+                     is_field ? "a list of numbers" : "a byte string"),
+         "records of a data set hold byte strings of int16, which are counts, or all hold lists");
+  const std::int64_t expected = is_field ? shape.volume() : count_bytes(shape);
+  if (found.voxels.count != expected)
     fail(place,
-         fmt::format("targets (feature y): expected {}, found {}", dataset_.targets(),
-                     found.targets.size()),
-         number_hint(dataset_.target_limits(), std::ssize(found.targets)));
-  check_targets(found.targets, dataset_.target_limits(),
+         fmt::format("voxels (feature x): expected {} {} for {}, found {}", expected,
+                     is_field ? "numbers" : "bytes", shape, found.voxels.count),
+         extents_hint(found.voxels.count * (is_field ? size_of(type()) : 1), 0, shape, type()));
+  if (dataset_.has_labels())
+    check_labels(place, found.labels);
+  else if (dataset_.targets() > 0)
+    check_scalars(place, found);
+}
+
+void TfRecordSampleReader::check_scalars(const TfRecordDataset::Place& place,
+                                         const ExampleDecoder::Contents& found) const {
+  const std::int64_t count = std::ssize(found.numbers);
+  if (!found.targets.type)
+    fail(place, "feature y (targets) is missing",
+         "add it, a list of numbers, or name a table of the targets by --targets-from");
+  if (count != dataset_.targets())
+    fail(place,
+         fmt::format("targets (feature y): expected {}, found {}", dataset_.targets(), count),
+         number_hint(dataset_.target_limits(), count));
+  check_targets(found.numbers, dataset_.target_limits(),
                 fmt::format("{}: record {}", records_.path(), place.record));
+}
+
+void TfRecordSampleReader::check_labels(const TfRecordDataset::Place& place,
+                                        const ExampleDecoder::Feature& found) const {
+  const Shape& shape = dataset_.shape();
+  if (!found.type)
+    fail(place, "feature labels is missing",
+         "add it, a list of integers or a byte string of uint8, or give a .npy array of the labels "
+         "of all samples by --targets-from");
+  if (const std::int64_t expected = shape.volume() / shape.c; found.count != expected)
+    fail(place,
+         fmt::format("labels (feature labels): expected {} for {}, found {}", expected, shape,
+                     found.count),
+         "there must be a label for each voxel, in a byte string as uint8");
 }
 
 }  // namespace
 
 TfRecordDataset::TfRecordDataset(const Comm& comm, DatasetFiles files, const Shape& shape,
-                                 const TargetSpec& targets)
-    : Dataset(shape, targets), files_(std::move(files)) {
+                                 const TargetSpec& targets, const SampleFormat& values)
+    : Dataset(shape, targets, values), files_(std::move(files)) {
+  require(shape.volume() > 0,
+          text("{}: TFRecord files do not say the extents of samples", directory().c_str()),
+          "leave out --patches, or make an archive: halomesh convert --input DxHxWxC --classes C");
+  if (targets.classes > 0) label_format_ = SampleFormat::labels(targets.classes);
   FileScan scanned(comm, files_, [this](std::int64_t file) { return scan(file); });
   identity_ = scanned.identity();
   set_records(scanned);
@@ -274,6 +385,15 @@ TfRecordDataset::TfRecordDataset(const Comm& comm, DatasetFiles files, const Sha
     check_first();
     return std::string();
   });
+}
+
+std::int64_t TfRecordDataset::least_payload() const {
+  return is_field() ? shape().volume() : count_bytes(shape());
+}
+
+std::int64_t TfRecordDataset::largest_payload() const {
+  return (is_field() ? kMostListed * shape().volume() : count_bytes(shape())) +
+         kMostListed * target_shape().volume() + kExampleSlackBytes;
 }
 
 std::string TfRecordDataset::name(std::int64_t sample) const {
@@ -307,11 +427,12 @@ std::vector<std::int64_t> TfRecordDataset::scan(std::int64_t file) const {
   const auto check_length = [&] {
     const std::int64_t length = records.peek_length();
     if (length < 0) return;
-    if (length < count_bytes(shape()) || length > largest_payload(shape(), targets()))
-      throw Error(
-          fmt::format("{}: record {}: payload of {} bytes, expected {} for {} and a little more",
-                      records.path(), records.record(), length, count_bytes(shape()), shape()),
-          extents_hint(length, 1024, shape()));
+    if (length < least_payload() || length > largest_payload())
+      throw Error(fmt::format("{}: record {}: payload of {} bytes, expected {} for {} and a little "
+                              "more",
+                              records.path(), records.record(), length,
+                              value_bytes(shape(), format().type()), shape()),
+                  extents_hint(length, 1024, shape(), format().type()));
   };
   check_length();
   std::vector<std::int64_t> offsets{0};
@@ -381,19 +502,47 @@ std::unique_ptr<SampleReader> TfRecordDataset::reader() const {
 
 namespace {
 
+/// The features of a file's first record; empty if it cannot be read, which opening the file says.
+std::optional<ExampleDecoder::Contents> first_record(const std::filesystem::path& path) {
+  try {
+    TfRecordReader records(std::numeric_limits<std::int64_t>::max());
+    records.open(path.string());
+    const std::int64_t length = records.begin();
+    return ExampleDecoder().outline(
+        length, [&](void* dst, std::int64_t count) { return records.read(dst, count); },
+        [&](std::int64_t count) { return records.step_over(count); }, path.string(), 0);
+  } catch (const ReadError&) {
+    throw;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 const Registered<DatasetFormat> kRegistered([] {
   return DatasetFormat{
       .name = "TFRecord",
       .files = "SPLIT/*.tfrecord* (TFRecord)",
+      .targets = FormatTargets::kAny,
       // Indices of other readers lie beside the files.
       .has_name =
           [](std::string_view name, std::string_view) {
             return name.find(".tfrecord") != std::string_view::npos && !name.ends_with(".idx");
           },
+      .lacks_targets =
+          [](const auto& first, const auto&, const auto& targets) {
+            const auto found = first_record(first);
+            return found && !(targets.classes > 0 ? found->labels : found->targets).type;
+          },
+      .values =
+          [](const auto& first, const auto&) {
+            const auto found = first_record(first);
+            return found && found->voxels.type != Hdf5Type::kUint8 ? SampleFormat::field()
+                                                                   : SampleFormat::counts();
+          },
       .open = [](const Comm& comm, DatasetFiles files, const Shape& shape,
-                 const TargetSpec& targets, const SampleFormat&,
+                 const TargetSpec& targets, const SampleFormat& values,
                  const DataSource&) -> std::unique_ptr<const Dataset> {
-        return std::make_unique<TfRecordDataset>(comm, std::move(files), shape, targets);
+        return std::make_unique<TfRecordDataset>(comm, std::move(files), shape, targets, values);
       }};
 });
 

@@ -85,6 +85,71 @@ def hdf5_all(dtype, names=("x", "y"), **layout):
     return write
 
 
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+def crc_entry(value):
+    for _ in range(8):
+        value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value
+
+
+CRC_TABLE = [crc_entry(byte) for byte in range(256)]
+
+
+def record(features):
+    """A tf.train.Example in the framing of TFRecord: of bytes, floats or integers for each name."""
+    def varint(value):
+        value &= 2**64 - 1
+        return bytes([value & 127 | 128]) + varint(value >> 7) if value > 127 else bytes([value])
+
+    def field(number, content):
+        return bytes([number * 8 + 2]) + varint(len(content)) + content
+
+    def feature(values):
+        if isinstance(values, bytes):
+            return field(1, field(1, values))
+        values = numpy.asarray(values).ravel()
+        if values.dtype.kind == "f":
+            return field(2, field(1, values.astype("<f4").tobytes()))
+        return field(3, field(1, b"".join(map(varint, values.tolist()))))
+
+    def masked(data):
+        crc = crc32c(data)
+        return ((crc >> 15 | crc << 17) + 0xA282EAD8 & 0xFFFFFFFF).to_bytes(4, "little")
+    payload = field(1, b"".join(field(1, field(1, name.encode()) + field(2, feature(values)))
+                                for name, values in features.items()))
+    length = len(payload).to_bytes(8, "little")
+    return length + masked(length) + payload + masked(payload)
+
+
+def tfrecords(features, one_file=False):
+    """Records of `features(x, y)`, of which bytes are those of an array."""
+    def write(directory, _, x, y):
+        records = [record(features(box, row)) for box, row in zip(x, y)]
+        if one_file:
+            (directory / "all.tfrecord").write_bytes(b"".join(records))
+        for i, each in enumerate(records if not one_file else ()):
+            (directory / f"box_{i}.tfrecord").write_bytes(each)
+    return write
+
+
+def with_labels(write, save):
+    """The files of `write`, and those that `save(directory, labels, x)` writes: a label of 0 to 2 for each voxel."""
+    def labelled(directory, split, x, y):
+        write(directory, split, x, y)
+        save(directory, labels_of(x), x)
+    return labelled
+
+
+def labels_of(x):
+    return x // 7 % 3
+
+
 def npy_each(dtype, order="C", version=None, table="rows.txt"):
     def write(directory, split, x, y):
         for i, box in enumerate(x):

@@ -19,7 +19,7 @@ from python_cases import run  # noqa: E402
 try:
     import h5py
     import numpy
-    from array_scene import TARGETS, Scene, halomesh, hdf5_each, npy_each  # noqa: E402
+    from array_scene import TARGETS, Scene, halomesh, hdf5_each, npy_each, tfrecords  # noqa: E402
 except ImportError as missing:
     print(f"skipped: {missing}; make deps installs it\n0 passed, 0 failed, 1 skipped")
     sys.exit(0)
@@ -81,6 +81,36 @@ class Inputs(Predictions):
             self.assertEqual(sorted(file), ["name", "predicted", "sample"])
         missing = halomesh(1, "eval", "--checkpoint", self.directory / f"run-{number}", "--data", data)
         self.assertIn("has no dataset /y, only x", missing.err)
+
+    def test_every_format_without_targets(self):
+        wanted = self.losses(self.fill(hdf5_each("i2")))
+        self.assertEqual(len(wanted), 3)
+        number = self.made
+
+        def universe(directory, _, x, __):
+            with h5py.File(directory / "all.h5", "w") as file:
+                file["full"] = x[0][..., None].astype("i2")
+
+        def labelled(directory, _, x, __):  # labels are no targets of this network
+            for i, box in enumerate(x):
+                with h5py.File(directory / f"box_{i}.h5", "w") as file:
+                    file["x"], file["labels"] = box.astype("i2"), box % 3
+        rows = []
+        for write, told in ((tfrecords(lambda x, _: {"x": x.astype("<i2").tobytes()}), "feature y (targets) is missing"),
+                            (labelled, "has no dataset /y"), (universe, "has no dataset /unitPar")):
+            data = self.fill(write)
+            found, text = self.predictions(number, "--data", data)
+            self.assertNotIn("MAE", text)
+            rows.append([row["predicted_0"] for row in found])
+            missing = halomesh(1, "eval", "--checkpoint", self.directory / f"run-{number}", "--data", data)
+            self.assertIn(told, missing.err)
+        self.assertEqual(rows[0], rows[1])
+        self.assertEqual(rows[2], rows[0][:1])
+        nowhere = self.directory / "nowhere"
+        nowhere.mkdir()
+        told = halomesh(1, "predict", "--checkpoint", self.directory / f"run-{number}", "--data", nowhere, "--out",
+                        self.directory / "p.csv")
+        self.assertIn("./*.npy", told.err)
 
 
 class Ranges(Predictions):

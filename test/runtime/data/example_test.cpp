@@ -31,7 +31,7 @@ const std::string kX = field(1, field(1, bytes_of(kVoxels.data(), 8)));
 const std::string kY = field(2, field(1, bytes_of(kTargets.data(), 8)));
 
 struct Decoded {
-  std::string voxel_bytes;
+  std::string voxel_bytes, label_bytes;
   std::vector<float> targets;
 };
 
@@ -46,13 +46,22 @@ Decoded decode(ExampleDecoder& decoder, const std::string& payload, std::int64_t
     at += size;
     return static_cast<std::int64_t>(size);
   };
-  const auto sink = [&](std::int64_t offset, std::span<const std::byte> bytes) {
-    CHECK(offset == static_cast<std::int64_t>(decoded.voxel_bytes.size()));
-    decoded.voxel_bytes += bytes_of(bytes.data(), bytes.size());
+  const auto into = [](std::string& all) {
+    return [&](std::int64_t first, Hdf5Type type, std::span<const std::byte> elements) {
+      CHECK(first * size_of(type) == static_cast<std::int64_t>(all.size()));
+      all += bytes_of(elements.data(), elements.size());
+    };
   };
   const auto contents =
-      decoder.decode(static_cast<std::int64_t>(payload.size()), source, sink, "some.tfrecord", 7);
-  CHECK(contents.voxel_bytes == static_cast<std::int64_t>(decoded.voxel_bytes.size()));
+      decoder.decode(static_cast<std::int64_t>(payload.size()), source, into(decoded.voxel_bytes),
+                     into(decoded.label_bytes), "some.tfrecord", 7);
+  decoded.targets.assign(contents.numbers.begin(), contents.numbers.end());
+  const auto check_count = [](const ExampleDecoder::Feature& found, const std::string& bytes) {
+    CHECK(found.count * size_of(found.type.value_or(Hdf5Type::kUint8)) ==
+          static_cast<std::int64_t>(bytes.size()));
+  };
+  check_count(contents.voxels, decoded.voxel_bytes);
+  check_count(contents.labels, decoded.label_bytes);
   at = 0;
   const auto skip = [&](std::int64_t count) {
     at += static_cast<std::size_t>(count);
@@ -60,8 +69,11 @@ Decoded decode(ExampleDecoder& decoder, const std::string& payload, std::int64_t
   };
   const auto outline =
       decoder.outline(static_cast<std::int64_t>(payload.size()), source, skip, "some.tfrecord", 7);
-  CHECK(outline.voxel_bytes == contents.voxel_bytes);
-  decoded.targets.assign(contents.targets.begin(), contents.targets.end());
+  for (const auto feature : {&ExampleDecoder::Contents::voxels, &ExampleDecoder::Contents::labels,
+                             &ExampleDecoder::Contents::targets}) {
+    CHECK((outline.*feature).count == (contents.*feature).count);
+    CHECK((outline.*feature).type == (contents.*feature).type);
+  }
   return decoded;
 }
 
@@ -110,18 +122,39 @@ TEST_CASE("example: read in any order of features, packed or not, further ones i
   CHECK(compared == 12);
 }
 
+TEST_CASE("example: voxels, labels and targets may be lists of floats or integers, packed or not") {
+  const std::vector<std::int64_t> integers = {3, -1, 300};
+  const std::string minus_one = std::string(9, '\xff') + '\x01',
+                    packed = field(3, field(1, "\x03" + minus_one + "\xac\x02"));
+  const std::string unpacked = field(3, "\x08\x03\x08" + minus_one + "\x08\xac\x02");
+  ExampleDecoder decoder;
+  for (const std::int64_t piece : {1, 3, 1000})
+    for (const std::string& list : {packed, unpacked}) {
+      const Decoded decoded = decode(
+          decoder, field(1, entry("x", kY) + entry("labels", list) + entry("y", list)), piece);
+      CHECK(decoded.voxel_bytes == bytes_of(kTargets.data(), 8));
+      CHECK(decoded.label_bytes == bytes_of(integers.data(), 24));
+      CHECK(decoded.targets == std::vector<float>{3, -1, 300});
+    }
+  const Decoded bytes = decode(decoder, field(1, entry("labels", kX) + entry("x", packed)), 1);
+  CHECK(bytes.label_bytes == bytes_of(kVoxels.data(), 8));
+  CHECK(bytes.voxel_bytes == bytes_of(integers.data(), 24));
+  CHECK(bytes.targets.empty());
+}
+
 TEST_CASE("example: payloads that are not samples are refused") {
   CHECK(error_of("garbage") == "the payload is not a tf.train.Example");
   CHECK(error_of("") == "feature x (voxels) is missing");
   CHECK(error_of(field(1, entry("y", kY))) == "feature x (voxels) is missing");
-  CHECK(error_of(field(1, entry("x", kX))) == "feature y (targets) is missing");
+  CHECK(error_of(field(1, entry("x", kX))).empty());  // targets may be elsewhere
   CHECK(error_of(field(1, entry("x", kX) + entry("x", kX))) == "feature x occurs twice");
-  CHECK(error_of(field(1, entry("x", kY) + entry("y", kY))) == "feature x must be one byte string");
+  CHECK(error_of(field(1, entry("x", "") + entry("y", kY))) ==
+        "feature x must be one byte string or a list of numbers");
   CHECK(error_of(field(1, entry("x", kX) + entry("y", kX))) ==
-        "feature y must be a list of floats");
+        "feature y must be a list of numbers");
   const std::string two = field(1, field(1, "ab") + field(1, "cd"));
   CHECK(error_of(field(1, entry("x", two) + entry("y", kY))) ==
-        "feature x must be one byte string");
+        "feature x must be one byte string or a list of numbers");
   CHECK(error_of(field(1, field(1, field(2, kX) + field(1, "x")) + entry("y", kY))) ==
         "a feature's value comes before its name");
 }
