@@ -15,7 +15,7 @@ from python_cases import run  # noqa: E402
 try:
     import nibabel
     import numpy
-    from array_scene import Scene, halomesh  # noqa: E402
+    from array_scene import Scene, halomesh, hdf5_each, write_table  # noqa: E402
 except ImportError as missing:
     print(f"skipped: {missing}; make deps installs it\n0 passed, 0 failed, 1 skipped")
     sys.exit(0)
@@ -79,11 +79,33 @@ class Layouts(Scene):
         self.assertEqual(self.losses_of(self.fill_scans(flat, ("",)), *share), wanted)
         data = self.fill_scans(nnunet, ("imagesTr",))
         self.assertEqual(self.losses_of(data, *share), wanted)
-        told = halomesh(1, "eval", "--checkpoint", self.directory / f"run-{self.made}", "--data", data, "--windows",
+        checkpoint = self.directory / f"run-{self.made}"
+        told = halomesh(1, "eval", "--checkpoint", checkpoint, "--data", data, "--windows",
                         "--baseline", "background")
         self.assertEqual(told.code, 0, told.err)
         self.assertRegex(told.out, r"samples [123]\n")
         self.assertIn("has validation/", self.refusal(self.fill_scans(flat), *share, network=NETWORK))
+        archive = self.directory / "archive"
+        made = halomesh(2, "convert", "--from", data, "--to", archive, "--input", "1x1x1x1", "--any-extents", "--classes", 3,
+                        *share, "--verify")
+        self.assertEqual(made.code, 0, made.err)
+        self.assertEqual(self.losses_of(archive), wanted)
+        self.assertIn("holds an archive", self.refusal(archive, *share, network=NETWORK))
+        # A checkpoint keeps its share; an archive is divided already.
+        told = halomesh(1, "eval", "--checkpoint", checkpoint, "--data", archive, "--windows")
+        self.assertEqual(told.code, 0, told.err)
+
+    def test_numbers_of_scans_are_in_a_table(self):
+        wanted = self.losses(self.fill(hdf5_each("f4")))
+
+        def tabled(directory, split, x, y):
+            for i, box in enumerate(x):
+                write(directory / f"box_{i}.nii.gz", box.astype("f4"))
+            write_table(directory / "rows.csv", split, y)
+        data = self.fill(tabled)
+        self.assertEqual(self.losses(data, "--targets-from", "rows.csv"), wanted)
+        for cut, one in zip(self.losses(data, "--targets-from", "rows.csv", "--parts", "2x1x1", ranks=2), wanted):
+            self.assertAlmostEqual(cut, one, delta=5e-6 * abs(one))
 
     def test_only_axes_of_equal_spacing_are_exchanged(self):
         data = self.fill_scans(flat)

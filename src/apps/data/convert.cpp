@@ -6,12 +6,15 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "counted.hpp"
 #include "printable.hpp"
 #include "runtime/data/open_dataset.hpp"
+#include "runtime/log/json_bytes.hpp"
 #include "runtime/log/progress.hpp"
 #include "runtime/mpi/collective_errors.hpp"
 #include "runtime/posix/atomic_file.hpp"
@@ -45,8 +48,9 @@ Options convert_options() {
   options.group("Data set")
       .add<std::string>("from", "DIR", "", "the data set: a directory with train/ and validation/")
       .add_required<std::string>("to", "DIR", "directory for the archive")
-      .add_choice("split", {"all", "train", "validation"}, "all",
-                  "splits to convert; all: those that exist")
+      .add<std::string>(kShareOption, "all|train|validation|X", "all",
+                        "splits to convert; all: those that exist. Or, where there is no "
+                        "validation/, the share X of the samples for it, as --split of train")
       .add<Shape>("input", "DxHxWxC", Shape{4, 128, 128, 128}, "extents of a sample")
       .add_switch("any-extents",
                   "samples with labels may have any extents, and one file each; of --input, only "
@@ -92,6 +96,21 @@ bool holds_split(const DataSource& source, const std::string& split) {
          fs::exists(source.directory / archive_name(split, 0));
 }
 
+/// Reads --split.
+void choose_splits(const Options& options, Request& r) {
+  const auto split = options.get<std::string>(kShareOption);
+  const auto share = from_text<double>(split);
+  const bool is_share = share && *share > 0 && *share < 1 && !r.from.empty();
+  if (split != "all" && split != "train" && split != "validation" && !is_share)
+    throw UsageError(fmt::format("--split {}: expected all, train, validation or, with --from, a "
+                                 "share above 0 and below 1",
+                                 split),
+                     "--split 0.2 takes a fifth of the samples for validation");
+  if (is_share) set_share(r.source, *share);
+  r.splits = {"train", "validation"};
+  if (split != "all" && !is_share) r.splits = {split};
+}
+
 Request request_of(const Options& options) {
   Request r;
   r.source = source_of(options, "from");
@@ -118,15 +137,14 @@ Request request_of(const Options& options) {
     r.shape = {r.shape.c, 0, 0, 0};
     r.archive.samples_per_file = 1;
   }
-  const auto split = options.get<std::string>("split");
-  r.splits = split == "all" ? std::vector<std::string>{"train", "validation"} : std::vector{split};
+  choose_splits(options, r);
   if (r.from.empty() && !r.verify)
     throw UsageError("--from is missing", "name the data set, or --verify an archive");
   return r;
 }
 
 /// Resolves --split all to the existing splits. Collective.
-void choose_splits(const Comm& world, Request& request) {
+void find_splits(const Comm& world, Request& request) {
   const DataSource where = request.from.empty() ? request.archive.directory : request.source;
   const std::string there = on_first_rank(world, [&] {
     std::string marks;
@@ -235,13 +253,19 @@ std::int64_t archive_bytes(const Request& request) {
 }
 
 /// Copies the description of the samples and the names of their targets or classes, which hold for
-/// the archive as well.
-void copy_description(const Comm& world, const Request& request) {
+/// the archive as well; or describes targets by the titles that their table has.
+void copy_description(const Comm& world, const Request& request, const Dataset& source) {
   on_first_rank(world, [&] {
-    const fs::path from = fs::path(request.from) / kSourceDescription;
+    const fs::path from = fs::path(request.from) / kSourceDescription,
+                   to = request.archive.directory / kSourceDescription;
     std::error_code ignored;
+    nlohmann::json names;
+    std::istringstream titles(source.target_titles());
+    for (std::string name; std::getline(titles, name, ',');) names.push_back(name);
     if (fs::exists(from, ignored))
-      write_file_atomically(request.archive.directory / kSourceDescription, read_input_file(from));
+      write_file_atomically(to, read_input_file(from));
+    else if (!names.empty() && !fs::exists(to, ignored))
+      write_file_atomically(to, dump_json(nlohmann::json{{"targets", names}}, 2) + "\n");
     return std::string();
   });
 }
@@ -250,7 +274,7 @@ int convert(const Comm& world, const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   Request request = request_of(options);
   check_output(world, options, "to");
-  choose_splits(world, request);
+  find_splits(world, request);
   std::vector<std::unique_ptr<const Dataset>> sources;
   for (const std::string& split : request.splits)
     sources.push_back(request.from.empty() ? nullptr
@@ -275,7 +299,7 @@ int convert(const Comm& world, const Options& options) {
     for (std::int64_t i = 0; sources[s] && i < sources[s]->size(); ++i)
       raw_bytes += sample_bytes(*sources[s], i);
   }
-  if (!request.from.empty()) copy_description(world, request);
+  if (!request.from.empty()) copy_description(world, request, *sources.front());
   if (world.rank() != 0) return kExitDone;
   for (const std::string& line : told) std::cout << line << '\n';
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;

@@ -3,6 +3,7 @@
 #include "src/apps/options/source_options.hpp"
 
 #include "error.hpp"
+#include "runtime/data/archive.hpp"
 #include "src/apps/options/model_options.hpp"
 
 namespace halomesh {
@@ -15,7 +16,8 @@ void add_source_options(Options& options) {
           "targets-from", "NAME", "",
           "dataset that has the targets in HDF5 files, without it y or labels; or a "
           "table, .npy, .csv, .tsv or .txt, in the directory of the split or of the "
-          "data: a row for each sample, in the order of names or beginning with them");
+          "data: a row for each sample, in the order of names or beginning with them; for "
+          "classes of voxels, a .npy array of the labels of all samples");
 }
 
 void add_share_option(Options& options) {
@@ -32,13 +34,26 @@ DataSource source_of(const Options& options, const std::string& directory) {
   DataSource source(options.get<std::string>(directory), options.get<std::string>("inputs"),
                     options.get<std::string>("targets-from"));
   if (directory == "data" && !options.is_declared("checkpoint"))
-    source.share = options.get<double>(kShareOption);
-  std::error_code ignored;
-  if (source.share > 0 && std::filesystem::is_directory(source.directory / "validation", ignored))
-    throw UsageError(fmt::format("--{} {:g}: {} has validation/", kShareOption, source.share,
-                                 source.directory.string()),
-                     "leave it out, or move the samples of validation/ to train/");
+    set_share(source, options.get<double>(kShareOption));
   return source;
+}
+
+std::string own_splits(const std::filesystem::path& directory) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(directory / "validation", ignored)) return "has validation/";
+  for (const char* const split : {"train", "validation"})
+    if (std::filesystem::exists(directory / archive_name(split, 0), ignored))
+      return "holds an archive";
+  return {};
+}
+
+void set_share(DataSource& source, double share) {
+  source.share = share;
+  if (const std::string own = own_splits(source.directory); share > 0 && !own.empty())
+    throw UsageError(
+        fmt::format("--{} {:g}: {} {}", kShareOption, share, source.directory.string(), own),
+        own.ends_with("archive") ? "leave it out; halomesh convert takes --split, too"
+                                 : "leave it out, or move the samples of validation/ to train/");
 }
 
 }  // namespace halomesh

@@ -85,9 +85,7 @@ DataSource evaluated_source(const Comm& world, const Options& options) {
     return on_first_rank(world, [&] {
       const TrainingState state = read_state(file);
       const auto found = state.run.find(kShareOption);
-      std::error_code ignored;
-      const bool is_split = found == state.run.end() ||
-                            std::filesystem::is_directory(source.directory / "validation", ignored);
+      const bool is_split = found == state.run.end() || !own_splits(source.directory).empty();
       return is_split ? std::string("0") : found->second;
     });
   };
