@@ -41,7 +41,9 @@ TEST_CASE("scaling measures all numbers of ranks in one job") {
     CHECK(outcome.text.find("strong scaling") != std::string::npos);
     CHECK(outcome.text.find("weak scaling") != std::string::npos);
     CHECK(outcome.text.find("predicted for fugaku: kernel times 0 % measured, 0 % interpolated, "
-                            "100 % roofline") != std::string::npos);
+                            "100 % roofline at 0.3 of the peak in fp32\n") != std::string::npos);
+    CHECK(outcome.text.find("cosmoflow of 16x16x16x4 in fp32, 1 thread per rank\n") !=
+          std::string::npos);
     CHECK(outcome.text.find("note: fugaku describes ") != std::string::npos);
     const Json record = Json::parse(read_file(file));
     std::set<std::string> strong;

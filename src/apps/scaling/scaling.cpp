@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "counted.hpp"
 #include "printable.hpp"
 #include "runtime/log/json_bytes.hpp"
 #include "runtime/log/metrics.hpp"
@@ -74,8 +75,9 @@ Predictions predict(const Options& options, const RankBinding& binding, const Mo
     for (std::size_t i = 0; i < kernel_shares.size(); ++i)
       kernel_shares[i] += step.kernel_shares[i] / static_cast<double>(cases.size());
   }
-  predictions.basis = fmt::format("predicted for {}: kernel times {}\n", name,
-                                  describe_kernel_shares(kernel_shares));
+  predictions.basis = fmt::format("predicted for {}: kernel times {} at {:.3g} of the peak in {}\n",
+                                  name, describe_kernel_shares(kernel_shares),
+                                  machine.kernels.rates.efficiency, name_of(machine.precision));
   if (machine.cpu != binding.cpu_model)
     predictions.basis +=
         fmt::format("note: {} describes {}, not the {} of this job\n", name,
@@ -190,6 +192,9 @@ int Study::run() {
   if (world_.rank() == 0) {
     if (const std::string padding = describe_padding(options_); !padding.empty())
       std::cout << padding << '\n';
+    std::cout << fmt::format("{} of {} in {}, {} per rank\n", options_.get<std::string>("model"),
+                             to_text(model_.input()), options_.get<std::string>("precision"),
+                             counted(binding_.threads, "thread"));
     print_plan(std::cout, plan_, world_.size());
   }
   for (std::int64_t round = 0; round < options_.get<std::int64_t>("repeats"); ++round)
