@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The network that a graph describes, step by step: what each value of the graph is, and the layers
-// that compute it. Operators (operators.cpp) add to it; must not know their names.
+// that compute it. Operators (operators.hpp) add to it; must not know their names.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/onnx/imported.hpp"
@@ -148,6 +149,8 @@ class OperatorCall {
   OnnxValue add(std::unique_ptr<Layer> layer, std::vector<std::size_t> inputs,
                 OnnxParameters parameters = {});
   OnnxValue add(OnnxStep step);
+  /// Adds a layer that reads the first input; its output is N,C,D,H,W.
+  OnnxValue add(std::unique_ptr<Layer> layer) { return add(std::move(layer), {*tensor(0).tensor}); }
   /// These tensors, cast to the precision of layers where their types differ.
   std::vector<std::size_t> in_one_type(std::vector<std::size_t> tensors);
   /// The value of a tensor in the form of this input.
@@ -159,8 +162,18 @@ class OperatorCall {
   std::vector<OnnxValue> inputs_;
 };
 
+/// The outputs of a node; a value is the only one.
+class OnnxResults : public std::vector<OnnxValue> {
+ public:
+  OnnxResults() = default;
+  OnnxResults(OnnxValue only)  // NOLINT(google-explicit-constructor): loses nothing
+  {
+    push_back(std::move(only));
+  }
+};
+
 /// Adds what a node of this operator computes; null for an operator that is not supported.
-using OnnxOperator = std::vector<OnnxValue> (*)(OperatorCall&);
+using OnnxOperator = OnnxResults (*)(OperatorCall&);
 OnnxOperator onnx_operator(const std::string& name);
 
 }  // namespace halomesh

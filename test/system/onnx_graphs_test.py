@@ -131,8 +131,8 @@ class Backend(Scene):
         return "" if error <= ROUNDED.get(name, TOLERANCE) * numpy.abs(expected).max() else f"off by {error}"
 
     def test_the_cases_of_the_backend(self):
-        table = (SOURCE / "models" / "onnx" / "operators.cpp").read_text()
-        supported = set(re.findall(r'^ *\{+"(\w+)", ', table, re.MULTILINE))
+        table = "".join(path.read_text() for path in (SOURCE / "models" / "onnx").glob("*_operators.cpp"))
+        supported = set(re.findall(r'^ *(?:return )?\{+"(\w+)", ', table, re.MULTILINE))
         right, left, wrong = collections.Counter(), collections.Counter(), []
         for number, (name, case) in enumerate(backend_cases().items()):
             try:
