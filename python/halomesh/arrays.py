@@ -323,9 +323,9 @@ def torch_module(path):
     probabilities. That of the U-Net and DeepCAM has shape (samples, classes, d, h, w) and holds scores. Layers are
     called as in checkpoints. Raises ValueError for an imported network, whose module is yours.
     """
-    from halomesh.torch_networks import NETWORKS
+    from halomesh.torch_networks import NETWORKS, Network
     options = checkpoint_options(path)
     if options["model"] not in NETWORKS:
         raise ValueError(f"{path} holds the network {options['model']}: load state_dict() of it into the module "
                          "that was exported")
-    return NETWORKS[options["model"]](options, state_dict(path)).eval()
+    return Network(NETWORKS[options["model"]], options, state_dict(path)).eval()

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program's networks in PyTorch: see torch_module() of arrays.py. A network is one function and one entry of
 NETWORKS; its layers have their names in checkpoints."""
-import functools
-
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -106,71 +104,37 @@ def deepcam(net, x):
     return net.larger("head", normed("up3", net.larger("up3", x)))
 
 
-class Logarithm(nn.Module):
-    """log(1 + x) of counts, standardized."""
+def cosmoflow(net, x):
+    options, layers = net.options, net._modules
 
-    def __init__(self, scales):
-        super().__init__()
-        for name, numbers in zip(("mean", "deviation"), zip(*scales)):
-            self.register_buffer(name, torch.tensor(numbers, dtype=torch.float64).reshape(-1, 1, 1, 1), persistent=False)
+    def scales(option):
+        """The means and deviations of channels."""
+        pairs = [pair.split(":") for pair in options.get(option, "0:1").split(",")]
+        return torch.tensor([[float(number) for number in pair] for pair in pairs], dtype=torch.float64, device=x.device).T
 
-    def forward(self, x):
-        return ((torch.log1p(x) - self.mean) / self.deviation).to(x.dtype)
+    def dense(i):
+        return F.linear(x, layers[f"fc{i}"].weight, layers[f"fc{i}"].bias)
 
-
-class ScaledTanh(nn.Module):
-    """1.2 tanh(x) in the units of the targets."""
-
-    def __init__(self, scales):
-        super().__init__()
-        for name, numbers in zip(("mean", "deviation"), zip(*scales)):
-            self.register_buffer(name, torch.tensor(numbers, dtype=torch.float64), persistent=False)
-
-    def forward(self, x):
-        return (self.mean + self.deviation * (1.2 * torch.tanh(x))).to(x.dtype)
-
-
-def numbers_in(text, separator):
-    return [int(number) for number in text.split(separator) if number]
-
-
-def cosmoflow(options, state):
-    def scales(option, count):
-        text = options.get(option, ",".join(["0:1"] * count))
-        return [[float(number) for number in pair.split(":")] for pair in text.split(",")]
-
-    kernel, filters = int(options["kernel"]), int(options["filters"])
-    *extents, channels = numbers_in(options["input"], "x")
-    net = nn.Sequential()
     if options.get("values", "counts") == "counts":
-        net.add_module("log", Logarithm(scales("standardize", channels)))
+        mean, deviation = scales("standardize")[..., None, None, None]
+        x = ((torch.log1p(x) - mean) / deviation).to(x.dtype)
     for i in range(1, int(options["conv-layers"]) + 1):
+        layer = layers[f"conv{i}"]
+        kernel = layer.weight.shape[2]
         # SAME padding of TensorFlow: an even kernel has one plane more after than before.
-        net.add_module(f"pad{i}", nn.ConstantPad3d(((kernel - 1) // 2, kernel // 2) * 3, 0.0))
-        net.add_module(f"conv{i}", nn.Conv3d(channels, filters, kernel))
-        net.add_module(f"act_conv{i}", nn.LeakyReLU(0.3))
-        net.add_module(f"pool{i}", nn.MaxPool3d(2))
-        if int(options.get("batch-norm", 0)) > 0:
-            net.add_module(f"norm{i}", nn.BatchNorm3d(filters))
-        channels, filters = filters, 2 * filters
-        extents = [extent // 2 for extent in extents]
-    if options.get("average") == "on":
-        net.add_module("average", nn.AdaptiveAvgPool3d(1))
-        extents = [1, 1, 1]
-    net.add_module("flatten", nn.Flatten())
-    inputs = channels * extents[0] * extents[1] * extents[2]
-    hidden, dropout = numbers_in(options["fc"], ","), float(options["dropout"])
-    for i, outputs in enumerate(hidden, 1):
-        net.add_module(f"fc{i}", nn.Linear(inputs, outputs))
-        net.add_module(f"act_fc{i}", nn.LeakyReLU(0.3))
-        net.add_module(f"dropout{i}", nn.Dropout(dropout))
-        inputs = outputs
-    net.add_module(f"fc{len(hidden) + 1}", nn.Linear(inputs, int(options["targets"])))
-    if options.get("loss") not in ("ce", "bce"):
-        net.add_module("tanh", ScaledTanh(scales("scale-targets", int(options["targets"]))))
-    net.load_state_dict(state)
-    return net
+        x = F.pad(x, [(kernel - 1) // 2, kernel // 2] * 3)
+        x = F.max_pool3d(F.leaky_relu(F.conv3d(x, layer.weight, layer.bias), 0.3), 2)
+        if f"norm{i}" in layers:
+            x = net.norm(f"norm{i}", x)
+    x = (x.mean((2, 3, 4)) if options.get("average") == "on" else x).flatten(1)
+    last = sum(name.startswith("fc") for name in layers)
+    for i in range(1, last):
+        x = F.dropout(F.leaky_relu(dense(i), 0.3), float(options["dropout"]), net.training)
+    x = dense(last)
+    if options.get("loss") in ("ce", "bce"):
+        return x
+    mean, deviation = scales("scale-targets")
+    return (mean + deviation * (1.2 * torch.tanh(x))).to(x.dtype)
 
 
-NETWORKS = {"cosmoflow": cosmoflow, "unet3d": functools.partial(Network, unet3d),
-            "deepcam": functools.partial(Network, deepcam)}
+NETWORKS = {"cosmoflow": cosmoflow, "unet3d": unet3d, "deepcam": deepcam}
