@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a network's layers as nodes: see writer.hpp. A kind of layer is one function and one entry
-// of the table.
+// Writes a network's layers as nodes: see writer.hpp. A kind of layer is one function, which
+// write_layer() lists.
 #include "models/onnx/writer.hpp"
 
-#include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 
@@ -103,6 +101,10 @@ class FileWriter {
     std::string suffix = "." + all[number].name;
     if (all[number].name == "running_variance") suffix = ".running_var";
     return tensor(suffix, dims, {held.begin(), held.end()});
+  }
+  [[noreturn]] void refuse() const {
+    throw Error(fmt::format("layer {} cannot be written to an ONNX file", layer().name),
+                "export the run of another network");
   }
   std::span<const float> values(std::size_t number) const { return values_(layer_, number); }
   std::vector<ParameterGeometry> parameters() const {
@@ -224,10 +226,8 @@ onnx::Node& write_convolution(FileWriter& to, const char* type,
   return to.node(type, inputs);
 }
 
-bool write_block(FileWriter& to, const Layer& layer) {
-  const auto* const block = dynamic_cast<const BlockLayer*>(&layer);
-  if (block == nullptr) return false;
-  const ConvolutionBlockOptions& o = block->options();
+void write_block(FileWriter& to, const BlockLayer& block) {
+  const ConvolutionBlockOptions& o = block.options();
   const Spatial& k = o.window.kernel;
   add_window(write_convolution(to, "Conv", {o.filters, to.src().c, k[0], k[1], k[2]}), o.window,
              to.src().spatial());
@@ -238,25 +238,19 @@ bool write_block(FileWriter& to, const Layer& layer) {
     add_written(pool, "strides", window);
   }
   write_rectifier(to, o.slope);
-  return true;
 }
 
-bool write_plain_convolution(FileWriter& to, const Layer& layer) {
-  const auto* const convolution = dynamic_cast<const Convolution*>(&layer);
-  if (convolution == nullptr) return false;
-  const ConvolutionOptions& o = convolution->options();
+void write_plain_convolution(FileWriter& to, const Convolution& convolution) {
+  const ConvolutionOptions& o = convolution.options();
   const Spatial& k = o.window.kernel;
   onnx::Node& node =
       write_convolution(to, "Conv", {o.filters, to.src().c / o.groups, k[0], k[1], k[2]});
   add_window(node, o.window, to.src().spatial());
   add_written(node, "group", o.groups);
-  return true;
 }
 
-bool write_transposed(FileWriter& to, const Layer& layer) {
-  const auto* const transposed = dynamic_cast<const TransposedConvolution*>(&layer);
-  if (transposed == nullptr) return false;
-  const TransposedConvolutionOptions& o = transposed->options();
+void write_transposed(FileWriter& to, const TransposedConvolution& transposed) {
+  const TransposedConvolutionOptions& o = transposed.options();
   require(o.window.padding != PaddingKind::kSame,
           "a transposed convolution whose padding depends on its output");
   const Spatial& k = o.window.kernel;
@@ -265,61 +259,47 @@ bool write_transposed(FileWriter& to, const Layer& layer) {
   add_window(node, o.window, to.src().spatial());
   add_written(node, "output_padding",
               std::vector<std::int64_t>(o.output_padding.begin(), o.output_padding.end()));
-  return true;
 }
 
-bool write_depthwise(FileWriter& to, const Layer& layer) {
-  const auto* const depthwise = dynamic_cast<const DepthwiseConvolution*>(&layer);
-  if (depthwise == nullptr || depthwise->options().transposed) return false;
-  const DepthwiseOptions& o = depthwise->options();
+void write_depthwise(FileWriter& to, const DepthwiseConvolution& depthwise) {
+  if (depthwise.options().transposed) to.refuse();
+  const DepthwiseOptions& o = depthwise.options();
   const Spatial& k = o.window.kernel;
   onnx::Node& node = write_convolution(to, "Conv", {to.src().c, 1, k[0], k[1], k[2]});
   add_window(node, o.window, to.src().spatial());
   add_written(node, "group", to.src().c);
-  return true;
 }
 
-bool write_max_pooling(FileWriter& to, const Layer& layer) {
-  const auto* const pooling = dynamic_cast<const MaxPooling*>(&layer);
-  if (pooling == nullptr) return false;
-  add_window(to.node("MaxPool", {to.name()}), pooling->window(), to.src().spatial());
-  return true;
+void write_max_pooling(FileWriter& to, const MaxPooling& pooling) {
+  add_window(to.node("MaxPool", {to.name()}), pooling.window(), to.src().spatial());
 }
 
 /// Moments are part of the norm that reads them.
-bool write_moments(FileWriter& to, const Layer& layer) {
-  if (dynamic_cast<const Moments*>(&layer) == nullptr &&
-      dynamic_cast<const SampleAverage*>(&layer) == nullptr)
-    return false;
+template <class MomentLayer>
+void write_nothing(FileWriter& to, const MomentLayer&) {
   to.set_output(to.name());
-  return true;
 }
 
-bool write_norm(FileWriter& to, const Layer& layer) {
-  const auto* const norm = dynamic_cast<const Normalize*>(&layer);
-  if (norm == nullptr) return false;
+void write_norm(FileWriter& to, const Normalize& norm) {
   const std::int64_t channels = to.src().c, groups = to.src(1).c / 2;
   require(to.parameters().size() >= 2, "a norm without scale and offset");
   std::vector<std::string> inputs{to.name()};
   for (std::size_t p = 0; p < to.parameters().size(); ++p)
     inputs.push_back(to.parameter(p, {channels}));
-  const bool is_batch = norm->samples() > 0, is_instance = groups == channels;
+  const bool is_batch = norm.samples() > 0, is_instance = groups == channels;
   onnx::Node& node = to.node(is_batch      ? "BatchNormalization"
                              : is_instance ? "InstanceNormalization"
                                            : "GroupNormalization",
                              inputs);
-  add_written(node, "epsilon", norm->epsilon());
-  if (is_batch) add_written(node, "momentum", 1 - norm->momentum());
+  add_written(node, "epsilon", norm.epsilon());
+  if (is_batch) add_written(node, "momentum", 1 - norm.momentum());
   if (!is_batch && !is_instance) add_written(node, "num_groups", groups);
-  write_rectifier(to, norm->slope());
-  return true;
+  write_rectifier(to, norm.slope());
 }
 
-bool write_function(FileWriter& to, const Layer& layer) {
-  const auto* const element = dynamic_cast<const Elementwise*>(&layer);
-  if (element == nullptr) return false;
+void write_function(FileWriter& to, const Elementwise& element) {
   using Kind = ElementFunction::Kind;
-  const ElementFunction& f = element->function();
+  const ElementFunction& f = element.function();
   if (f.kind == Kind::kLeakyRelu) {
     if (f.a == 0)
       to.node("Relu", {to.name()});
@@ -329,14 +309,12 @@ bool write_function(FileWriter& to, const Layer& layer) {
     to.node("Tanh", {to.name()});
     if (f.a != 1) to.node("Mul", {to.value(), to.tensor(".scale", {}, {f.a})}, "/scaled");
   } else {
-    return false;
+    to.refuse();
   }
   to.set_output(to.value(), to.is_flat());
-  return true;
 }
 
-bool write_affine(FileWriter& to, const Layer& layer) {
-  if (dynamic_cast<const Affine*>(&layer) == nullptr) return false;
+void write_affine(FileWriter& to, const Affine&) {
   std::string value = to.name();
   for (std::size_t p = 0; p < to.parameters().size(); ++p) {
     const bool scales = to.parameters()[p].name == "weight";
@@ -344,51 +322,38 @@ bool write_affine(FileWriter& to, const Layer& layer) {
             scales ? "/scaled" : "/moved");
     value = to.value();
   }
-  return true;
 }
 
-bool write_sum(FileWriter& to, const Layer& layer) {
-  if (dynamic_cast<const Add*>(&layer) == nullptr) return false;
+void write_sum(FileWriter& to, const Add&) {
   to.node("Add", {to.name(0), to.name(1)});
   for (std::size_t i = 2; i < to.inputs(); ++i)
     to.node("Add", {to.value(), to.name(i)}, "/" + std::to_string(i));
-  return true;
 }
 
-bool write_concat(FileWriter& to, const Layer& layer) {
-  if (dynamic_cast<const Concat*>(&layer) == nullptr) return false;
+void write_concat(FileWriter& to, const Concat&) {
   std::vector<std::string> inputs;
   for (std::size_t i = 0; i < to.inputs(); ++i) inputs.push_back(to.name(i));
   add_written(to.node("Concat", inputs), "axis", std::int64_t{1});
-  return true;
 }
 
-bool write_average(FileWriter& to, const Layer& layer) {
-  if (dynamic_cast<const GlobalAverage*>(&layer) == nullptr) return false;
+void write_average(FileWriter& to, const GlobalAverage&) {
   to.node("GlobalAveragePool", {to.name()});
-  return true;
 }
 
-bool write_tile(FileWriter& to, const Layer& layer) {
-  const auto* const tile = dynamic_cast<const Tile*>(&layer);
-  if (tile == nullptr) return false;
-  const Spatial& e = tile->extents();
+void write_tile(FileWriter& to, const Tile& tile) {
+  const Spatial& e = tile.extents();
   to.node("Tile", {to.name(), to.integers(".repeats", {1, 1, e[0], e[1], e[2]})});
-  return true;
 }
 
-bool write_dropout(FileWriter& to, const Layer& layer) {
-  const auto* const dropout = dynamic_cast<const Dropout*>(&layer);
-  if (dropout == nullptr || dropout->drops_channels()) return false;
+void write_dropout(FileWriter& to, const Dropout& dropout) {
+  if (dropout.drops_channels()) to.refuse();
   to.node("Dropout",
-          {to.name(), to.tensor(".ratio", {}, {static_cast<float>(dropout->probability())})});
+          {to.name(), to.tensor(".ratio", {}, {static_cast<float>(dropout.probability())})});
   to.set_output(to.value(), to.is_flat());
-  return true;
 }
 
 /// The program has the inputs of a dense layer in the order d,h,w,c, a flattened tensor in c,d,h,w.
-bool write_dense(FileWriter& to, const Layer& layer) {
-  if (dynamic_cast<const Dense*>(&layer) == nullptr) return false;
+void write_dense(FileWriter& to, const Dense&) {
   const Shape& in = to.src();
   const std::span<const float> held = to.values(0);
   const std::int64_t outputs = std::ssize(held) / in.volume(), voxels = in.volume() / in.c;
@@ -407,26 +372,29 @@ bool write_dense(FileWriter& to, const Layer& layer) {
                                to.parameter(1, {outputs})}),
               "transB", std::int64_t{1});
   to.set_output(to.value(), true);
-  return true;
+}
+
+/// Writes the layer by the function for its class; false if there is none.
+template <class... Layers>
+bool write_first(FileWriter& to, const Layer& layer,
+                 void (*... write)(FileWriter&, const Layers&)) {
+  const auto writes = [&]<class OwnLayer>(void (*one)(FileWriter&, const OwnLayer&)) {
+    const auto* const own = dynamic_cast<const OwnLayer*>(&layer);
+    if (own != nullptr) one(to, *own);
+    return own != nullptr;
+  };
+  return (writes(write) || ...);
 }
 
 void FileWriter::write_layer() {
-  using Writer = bool (*)(FileWriter&, const Layer&);
-  constexpr std::array<Writer, 15> kWriters{write_block,       write_plain_convolution,
-                                            write_transposed,  write_depthwise,
-                                            write_max_pooling, write_moments,
-                                            write_norm,        write_function,
-                                            write_affine,      write_sum,
-                                            write_concat,      write_average,
-                                            write_tile,        write_dropout,
-                                            write_dense};
   outputs_.clear();
   is_flat_ = false;
   const Layer& source = *layer().layer;
-  const bool written = std::any_of(kWriters.begin(), kWriters.end(),
-                                   [&](Writer writer) { return writer(*this, source); });
-  require(written, text("layer {} cannot be written to an ONNX file", layer().name),
-          "export the run of another network");
+  if (!write_first(*this, source, write_block, write_plain_convolution, write_transposed,
+                   write_depthwise, write_max_pooling, write_nothing<Moments>,
+                   write_nothing<SampleAverage>, write_norm, write_function, write_affine,
+                   write_sum, write_concat, write_average, write_tile, write_dropout, write_dense))
+    refuse();
   std::vector<Shape> src;
   for (const std::size_t input : layer().inputs) src.push_back(shapes_[input]);
   shapes_.push_back(source.dst_shape(src));
