@@ -348,7 +348,8 @@ std::string gates() {
          node("Sigmoid", {"squeezed"}, {"gate"}) + node("Mul", {"c", "gate"}, {"d"}) +
          layer("Conv", "c", "one", {weights("", {1, 4, 1, 1, 1})}) +
          node("Sigmoid", {"one"}, {"map"}) + node("Mul", {"map", "c"}, {"e"}) +
-         node("Max", {"d", "e"}, {"f"}) + node("Sub", {"f", "d"}, {"y"});
+         node("Max", {"d", "e"}, {"f"}) + node("Sub", {"f", "d"}, {"g"}) +
+         node("Softmax", {"c"}, {"share"}, integer("axis", 1)) + node("Mul", {"g", "share"}, {"y"});
 }
 
 /// Functions of one element between convolutions.
@@ -399,7 +400,8 @@ std::string channels() {
          node("Transpose", {"b"}, {"c"}, integers("perm", {0, 2, 3, 4, 1})) +
          layer("LayerNormalization", "c", "d", scale_and_offset(6), integer("axis", -1)) +
          layer("MatMul", "d", "e", {weights("", {6, 8})}) +
-         layer("Add", "e", "f", {weights("", {8})}) + node("Gelu", {"f"}, {"g"}) +
+         layer("Add", "e", "f", {weights("", {8})}) + node("Gelu", {"f"}, {"u"}) +
+         node("LogSoftmax", {"u"}, {"g"}, integer("axis", -1)) +
          layer("MatMul", "g", "h", {weights("", {8, 6})}) +
          node("Transpose", {"h"}, {"i"}, integers("perm", {0, 4, 1, 2, 3})) +
          layer("Mul", "i", "j", {weights("", {6, 1, 1, 1}, 1)}) + node("Add", {"a", "j"}, {"k"}) +
