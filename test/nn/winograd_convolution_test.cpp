@@ -147,7 +147,10 @@ struct Sample {
     }
     return sum;
   }
-  double bound(std::int64_t o, const Spatial& place) const;
+  double bound(std::int64_t o, const Spatial& place);
+  // The window whose bound was asked for last, and its input_magnitudes().
+  Spatial inputs_of{-1, -1, -1};
+  std::vector<double> inputs;
 };
 
 // Points along each axis.
@@ -161,29 +164,47 @@ Spatial place_in(const Spatial& extents, std::int64_t number) {
   return {number / extents[2] / extents[1], number / extents[2] % extents[1], number % extents[2]};
 }
 
-// The sum over channels of |G| |g| times |B^T| |d| at one point of a tile.
-double magnitude_at(const Sample& s, std::int64_t o, const Spatial& window, const Spatial& point) {
-  const auto row = [&](auto matrix, std::size_t a, std::int64_t column) {
-    return std::abs((s.matrices[a].*
-                     matrix)[static_cast<std::size_t>(point[a])][static_cast<std::size_t>(column)]);
-  };
-  const auto factor = [&](auto matrix, const Spatial& columns) {
-    return row(matrix, 0, columns[0]) * row(matrix, 1, columns[1]) * row(matrix, 2, columns[2]);
-  };
+// An element of the product of three matrices, one per axis, in magnitude.
+double factor(const Sample& s, decltype(&Matrices::input) matrix, const Spatial& point,
+              const Spatial& columns) {
+  double product = 1;
+  for (std::size_t a = 0; a < 3; ++a)
+    product *= std::abs(
+        (s.matrices[a].*
+         matrix)[static_cast<std::size_t>(point[a])][static_cast<std::size_t>(columns[a])]);
+  return product;
+}
+
+// |B^T| |d| at each point of a window's tile, for each channel.
+std::vector<double> input_magnitudes(const Sample& s, const Spatial& window) {
   const Spatial sides = sides_of(s);
+  const std::int64_t points = sides[0] * sides[1] * sides[2];
+  std::vector<double> sums;
+  for (std::int64_t p = 0; p < points; ++p)
+    for (std::int64_t i = 0; i < s.ci; ++i) {
+      double& sum = sums.emplace_back();
+      for (std::int64_t t = 0; t < points; ++t) {
+        const Spatial offset = place_in(sides, t);
+        Spatial voxel{};
+        for (std::size_t a = 0; a < 3; ++a)
+          voxel[a] = s.window[a] * window[a] - s.before(a) + offset[a];
+        sum += factor(s, &Matrices::input, place_in(sides, p), offset) * std::abs(s.at(i, voxel));
+      }
+    }
+  return sums;
+}
+
+// The sum over channels of |G| |g| times |B^T| |d| at point p of a tile.
+double magnitude_at(const Sample& s, std::int64_t o, std::int64_t p,
+                    const std::vector<double>& inputs) {
+  const Spatial point = place_in(sides_of(s), p);
   double sum = 0;
   for (std::int64_t i = 0; i < s.ci; ++i) {
-    double weights = 0, inputs = 0;
+    double weights = 0;
     for (std::int64_t t = 0; t < s.taps; ++t)
-      weights += factor(&Matrices::weights, place_in(s.kernel, t)) * std::abs(s.weight_at(o, i, t));
-    for (std::int64_t t = 0; t < sides[0] * sides[1] * sides[2]; ++t) {
-      const Spatial offset = place_in(sides, t);
-      Spatial voxel{};
-      for (std::size_t a = 0; a < 3; ++a)
-        voxel[a] = s.window[a] * window[a] - s.before(a) + offset[a];
-      inputs += factor(&Matrices::input, offset) * std::abs(s.at(i, voxel));
-    }
-    sum += weights * inputs;
+      weights += factor(s, &Matrices::weights, point, place_in(s.kernel, t)) *
+                 std::abs(s.weight_at(o, i, t));
+    sum += weights * inputs[static_cast<std::size_t>(p * s.ci + i)];
   }
   return sum;
 }
@@ -194,16 +215,20 @@ double magnitude_at(const Sample& s, std::int64_t o, const Spatial& window, cons
 // for A^T. That is the mixed bound of B. Barabasz, A. Anderson, K. Soodhalter and D. Gregg (Error
 // Analysis and Improving the Accuracy of Winograd Convolution for Deep Neural Networks, ACM TOMS
 // 46(4), 2020, theorem 3) by elements instead of norms.
-double Sample::bound(std::int64_t o, const Spatial& place) const {
+double Sample::bound(std::int64_t o, const Spatial& place) {
   double additions = 0;
   for (const Matrices& each : matrices) additions += each.additions;
   const double roundings = (static_cast<double>(ci) + 1 + additions) * 0x1p-24;
   double largest = 0;
   const Spatial sides = sides_of(*this);
   std::vector<double> sums(static_cast<std::size_t>(outputs()));
+  if (inputs_of != place) {
+    inputs = input_magnitudes(*this, place);
+    inputs_of = place;
+  }
   for (std::int64_t p = 0; p < sides[0] * sides[1] * sides[2]; ++p) {
     const Spatial point = place_in(sides, p);
-    const double magnitude = magnitude_at(*this, o, place, point);
+    const double magnitude = magnitude_at(*this, o, p, inputs);
     for (std::int64_t e = 0; e < outputs(); ++e) {
       const Spatial output = place_in(window, e);
       double factor = 1;
@@ -242,7 +267,7 @@ void for_each_window(const Sample& s, const Body& body) {
 }
 
 // Returns how many windows had their maximum at each place.
-std::array<std::int64_t, 8> expect_within_bound(const Sample& s) {
+std::array<std::int64_t, 8> expect_within_bound(Sample& s) {
   std::array<std::int64_t, 8> places{};
   for_each_window(s, [&](std::int64_t o, const Spatial& w) {
     const Window window = window_of(s, o, w);
