@@ -170,6 +170,22 @@ TEST_CASE("an emulated step takes the time of the machine's kernels") {
   CHECK(number(run.at("step_seconds"), "min") >= kernels_s * (1 - 1e-3));
   CHECK(record.at("compute_times_of") == machine.stem().string());
   CHECK(run.at("last_loss") == 0.0);
+
+  arguments["precision"] = "bf16";
+  const auto in_bf16 = [&] { return test::run(2, "bench", arguments, 60); };
+  const Outcome stood_in = in_bf16();
+  if (stood_in.text.find("this CPU has no instructions for bf16") != std::string::npos) return;
+  CAPTURE(stood_in.text);
+  CHECK(stood_in.text.find("note: peak-bf16-gflops is not known: peak-gflops stands in for it") !=
+        std::string::npos);
+  std::ofstream(machine, std::ios::app) << "peak-bf16-gflops = 2000 # assumed: test\n"
+                                           "kernel-efficiency-bf16 = 1 # assumed: test\n";
+  const Outcome fast = in_bf16();
+  CAPTURE(fast.text);
+  REQUIRE(fast.exit_code == 0);
+  CHECK(fast.text.find("bf16-gflops is not known") == std::string::npos);
+  const Json bf16 = Json::parse(read_file(file)).at("runs")[0];
+  CHECK(number(bf16.at("step_seconds"), "min") < kernels_s / 2);
 }
 
 TEST_CASE("bench and scaling pad samples that the network cannot halve") {

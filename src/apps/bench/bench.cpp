@@ -17,6 +17,7 @@
 #include "src/apps/launch/output_directory.hpp"
 #include "src/apps/launch/parallel.hpp"
 #include "src/apps/launch/run_record.hpp"
+#include "src/apps/options/model_options.hpp"
 #include "src/apps/options/padding_option.hpp"
 
 namespace halomesh {
@@ -64,7 +65,10 @@ int bench(const Comm& world, const Options& options) {
   if (options.get<bool>("calibrate")) return calibrate_machine(world, network_options);
   const BenchPlan plan = read_bench_plan(options, world.size());
   const std::unique_ptr<TimedMachine> machine =
-      plan.simulate_compute.empty() ? nullptr : read_timed_machine(world, plan.simulate_compute);
+      plan.simulate_compute.empty()
+          ? nullptr
+          : read_timed_machine(world, plan.simulate_compute,
+                               precision_named(options.get<std::string>("precision")));
   // Simulated ranks share this process, whose binding says nothing about them.
   const RankBinding binding = simulation::kOn ? RankBinding{} : bind_threads(world);
   const bool speaks = world.rank() == 0;

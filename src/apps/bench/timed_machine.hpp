@@ -25,9 +25,10 @@ struct TimedMachine {
 };
 
 /// Reads `file`, as `plan --machine` does, for this job's number of ranks per node; with simulated
-/// ranks it also sets the rates of packing, additions and updates. Throws UsageError as
-/// read_machine() does, and if the file does not say how often a rank polls. Collective over
-/// `world`.
-std::unique_ptr<TimedMachine> read_timed_machine(const Comm& world, const std::string& file);
+/// ranks it also sets the rates of packing, additions and updates. Rank 0 prints a note for each
+/// number of fp32 that stands in for one of bf16. Throws UsageError as read_machine() does, and if
+/// the file does not say how often a rank polls. Collective over `world`.
+std::unique_ptr<TimedMachine> read_timed_machine(const Comm& world, const std::string& file,
+                                                 DataType precision);
 
 }  // namespace halomesh
