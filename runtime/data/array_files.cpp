@@ -95,7 +95,7 @@ void drop_label_arrays(std::vector<std::string>& names) {
 std::string labels_beside(const fs::path& samples) {
   std::error_code ignored;
   for (const char* const word : kLabelWords)
-    if (const std::string name = fmt::format("{}_{}{}", samples.stem().c_str(), word, kNpy);
+    if (std::string name = fmt::format("{}_{}{}", samples.stem().c_str(), word, kNpy);
         fs::exists(samples.parent_path() / name, ignored))
       return name;
   return {};

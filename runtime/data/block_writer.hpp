@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies the values of a sample, which arrive in pieces, to a block in memory.
+// Copies the values of a sample, which arrive in pieces, to a block in memory. Must not check them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 
 #include "partition/box_runs.hpp"
-#include "runtime/data/sample_format.hpp"
 #include "shape.hpp"
 #include "src/nn/tensor.hpp"
 
@@ -23,24 +20,17 @@ class BlockWriter {
   /// int16 for a block of fp32.
   BlockWriter(const Shape& sample, AnyView block, DataType stored = DataType::kInt16);
 
-  /// Takes the next piece of the sample, starting at byte `offset`, as a VoxelSink does.
+  /// Takes the next piece of the sample, starting at byte `offset`, as a VoxelSink does; it must be
+  /// of whole values.
   void take(std::int64_t offset, std::span<const std::byte> bytes);
 
-  /// The first negative count in the block, by its index in the sample.
-  const std::optional<InvalidValue>& negative() const { return negative_; }
-
  private:
-  void take_values(std::int64_t first, std::span<const std::byte> bytes);
-  void place(std::int64_t to, std::int64_t index, const std::byte* from, std::int64_t count);
-  void place_counts(std::int64_t to, std::int64_t index, const std::byte* from, std::int64_t count);
+  void place(std::int64_t to, const std::byte* from, std::int64_t count);
 
   AnyView block_;
   DataType stored_;
   std::int64_t size_;  // bytes of one value
   BoxRuns runs_;
-  std::array<std::byte, 4> begun_{};  // the first bytes of a value that continues in the next piece
-  std::int64_t begun_bytes_ = 0;
-  std::optional<InvalidValue> negative_;
 };
 
 }  // namespace halomesh

@@ -141,20 +141,17 @@ class ExampleWalk {
   }
   /// Hands on the bytes of a string.
   bool hand_on(Feature& into, const ElementSink& sink) {
-    const void* bytes = nullptr;
-    int size = 0;
     if (!sink) {
       into.count += in_.BytesUntilLimit();
       return in_.Skip(in_.BytesUntilLimit());
     }
+    std::vector<std::byte> block;
     while (in_.BytesUntilLimit() > 0) {
-      if (!in_.GetDirectBufferPointer(&bytes, &size)) return false;
-      size = std::min(size, in_.BytesUntilLimit());
-      if (problem.empty())
-        sink(into.count, Hdf5Type::kUint8,
-             {static_cast<const std::byte*>(bytes), static_cast<std::size_t>(size)});
+      const int size = std::min(in_.BytesUntilLimit(), kBufferBytes);
+      block.resize(static_cast<std::size_t>(size));
+      if (!in_.ReadRaw(block.data(), size)) return false;
+      if (problem.empty()) sink(into.count, Hdf5Type::kUint8, block);
       into.count += size;
-      in_.Skip(size);
     }
     return true;
   }
@@ -164,7 +161,7 @@ class ExampleWalk {
     std::vector<T> block;
     const auto flush = [&] {
       if (sink && problem.empty())
-        sink(into.count, hdf5_type<T>(), std::as_bytes(std::span(block)));
+        sink(into.count, hdf5_type<T>(), std::as_writable_bytes(std::span(block)));
       into.count += std::ssize(block);
       block.clear();
     };

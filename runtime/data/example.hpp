@@ -26,10 +26,11 @@ using PayloadSource = std::function<std::int64_t(void* dst, std::int64_t count)>
 /// Skips up to `count` of the next bytes of a payload; returns how many, 0 at the payload's end.
 using PayloadSkip = std::function<std::int64_t(std::int64_t count)>;
 
-/// Takes elements of a feature, of which `first` have come before: numbers of a list, aligned, as
-/// kFloat or kInt64; or as kUint8 the bytes of a byte string.
+/// Takes elements of a feature, of which `first` have come before: numbers of a list, as kFloat or
+/// kInt64, or as kUint8 a multiple of 8 bytes of a byte string, or its end. They are aligned, and
+/// may be changed.
 using ElementSink =
-    std::function<void(std::int64_t first, Hdf5Type type, std::span<const std::byte> elements)>;
+    std::function<void(std::int64_t first, Hdf5Type type, std::span<std::byte> elements)>;
 
 /// Parses records as they are read: voxels and labels are passed on piece by piece, so that a whole
 /// sample is never in memory. Buffers are reused for all records.

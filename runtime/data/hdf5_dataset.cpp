@@ -67,7 +67,6 @@ class Hdf5SampleReader final : public SampleReader {
     voxels_->each_slab(place.index, box, place.where,
                        [&](const Box& slab, std::span<const std::byte> values) {
                          sink({values.data(), type(), slab, 1});
-                         return negative_in(values);
                        });
   }
   void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
@@ -111,11 +110,6 @@ class Hdf5SampleReader final : public SampleReader {
                       dataset_.label_format(), samples);
     open_file_ = file;
   }
-  std::optional<InvalidValue> negative_in(std::span<const std::byte> values) const {
-    NegativeSearch search;
-    if (type() == DataType::kInt16) search.take(0, values);
-    return search.found();
-  }
   void read_scalars(const Place& place, AnyView targets);
   static void place_in(Hdf5Field& field, DataType type, const Place& place, AnyView dst);
   void pass_on(Hdf5Field& field, const Shape& shape, DataType type, const Place& place,
@@ -148,7 +142,6 @@ void Hdf5SampleReader::place_in(Hdf5Field& field, DataType type, const Place& pl
         BlockWriter writer(slab.shape(),
                            {dst.begin_of(0, slab), dst.type, Box::whole(slab.shape()), 1}, type);
         writer.take(0, values);
-        return writer.negative();
       });
 }
 
@@ -158,9 +151,6 @@ void Hdf5SampleReader::pass_on(Hdf5Field& field, const Shape& shape, DataType ty
   field.each_slab(place.index, Box::whole(shape), place.where,
                   [&](const Box& slab, std::span<const std::byte> values) {
                     sink(slab.lo[kD] * plane_bytes, values);
-                    NegativeSearch search;
-                    if (type == DataType::kInt16) search.take(0, values);
-                    return search.found();
                   });
 }
 

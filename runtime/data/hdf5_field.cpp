@@ -25,10 +25,8 @@ Slab Hdf5Field::slab_of(std::int64_t index, const Box& box) const {
   return slab;
 }
 
-/// The values that the stored elements of a slab stand for. Counts are stored as they are, and
-/// their receiver checks them.
+/// The values that the stored elements of a slab stand for, checked.
 std::span<const std::byte> Hdf5Field::values_of(const Box& slab, const std::string& where) {
-  if (format_.kind() == SampleFormat::Kind::kCounts) return stored_;
   std::span<std::byte> values = stored_;
   if (!format_.is_stored_as(blocks_.type())) {
     values_.resize(static_cast<std::size_t>(slab.volume() * size_of(format_.type())));

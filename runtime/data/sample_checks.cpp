@@ -2,10 +2,7 @@
 // Checks of samples: see sample_checks.hpp.
 #include "runtime/data/sample_checks.hpp"
 
-#include <array>
-#include <bit>
 #include <cmath>
-#include <cstring>
 
 #include "error.hpp"
 
@@ -32,41 +29,6 @@ std::string number_hint(const TargetLimits& limits, std::int64_t count) {
                        ? "give one label for each sample, or with --loss bce set --targets {}"
                        : "set --targets {}"),
       count);
-}
-
-namespace {
-
-/// True if the highest bit of any second byte, from `first` on, is set.
-bool any_sign(std::span<const std::byte> bytes, std::size_t first) {
-  // Whole words are combined, which is fast; every second byte of the result then has the signs.
-  std::uint64_t words = 0;
-  std::size_t i = 0;
-  for (; i + sizeof words <= bytes.size(); i += sizeof words) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes.data() + i, sizeof word);
-    words |= word;
-  }
-  const auto pairs = std::bit_cast<std::array<std::byte, sizeof words>>(words);
-  std::byte seen{};
-  for (std::size_t k = first; k < pairs.size(); k += 2) seen |= pairs[k];
-  for (i += first; i < bytes.size(); i += 2) seen |= bytes[i];
-  return (seen & std::byte{0x80}) != std::byte{};
-}
-
-}  // namespace
-
-void NegativeSearch::take(std::int64_t offset, std::span<const std::byte> bytes) {
-  if (bytes.empty() || found_) return;
-  // The upper byte of a voxel, at an odd offset, has its sign.
-  const auto first = static_cast<std::size_t>(1 - offset % 2);
-  const bool some = any_sign(bytes, first);
-  for (std::size_t i = first; some && !found_ && i < bytes.size(); i += 2) {
-    if (std::to_integer<std::int8_t>(bytes[i]) >= 0) continue;
-    const std::array<std::byte, 2> voxel{i == 0 ? last_ : bytes[i - 1], bytes[i]};
-    found_ = {(offset + static_cast<std::int64_t>(i)) / 2,
-              static_cast<double>(std::bit_cast<std::int16_t>(voxel))};
-  }
-  last_ = bytes.back();
 }
 
 namespace {

@@ -33,19 +33,6 @@ inline constexpr const char* kUnequalExtentsCure =
 /// The hint for data with `count` scalar targets where another number was expected.
 std::string number_hint(const TargetLimits& limits, std::int64_t count);
 
-/// Finds negative counts in a sample that arrives in pieces.
-class NegativeSearch {
- public:
-  /// Takes the next piece, as a VoxelSink does.
-  void take(std::int64_t offset, std::span<const std::byte> bytes);
-  /// The first negative count, by its index in the sample.
-  const std::optional<InvalidValue>& found() const { return found_; }
-
- private:
-  std::byte last_{};  // the last byte of the previous piece
-  std::optional<InvalidValue> found_;
-};
-
 /// Throws Error, starting with `where`, if there is an invalid value. Its index is relative to the
 /// block `box` of the sample.
 void check_values(const std::optional<InvalidValue>& invalid, const SampleFormat& format,

@@ -77,17 +77,13 @@ class SlabCollector {
     while (writer_) {
       // The writer of a slab does not get the bytes before the slab, so its first piece may begin
       // within a voxel.
-      const std::int64_t skip = std::clamp<std::int64_t>(begin_ - offset, 0, std::ssize(bytes));
-      writer_->take(offset + skip, bytes.subspan(static_cast<std::size_t>(skip)));
+      writer_->take(offset, bytes);
       if (offset + std::ssize(bytes) < end_) return;
-      if (!negative_) negative_ = writer_->negative();
       sink_(view());
       ++slab_;
       start();
     }
   }
-  /// The first negative voxel in the slabs so far.
-  const std::optional<InvalidValue>& negative() const { return negative_; }
 
  private:
   AnyView view() const { return {memory_.data(), type_, slabs_[slab_], 1}; }
@@ -97,7 +93,6 @@ class SlabCollector {
     const Box& box = slabs_[slab_];
     writer_.emplace(sample_, view(), type_);
     const std::int64_t row = size_of(type_) * sample_.w * sample_.c;
-    begin_ = (box.lo[kD] * sample_.h + box.lo[kH]) * row;
     end_ = ((box.hi[kD] - 1) * sample_.h + box.hi[kH]) * row;
   }
 
@@ -108,53 +103,39 @@ class SlabCollector {
   const SampleReader::SlabSink& sink_;
   std::size_t slab_ = 0;
   std::optional<BlockWriter> writer_;  // the writer of the current slab; empty after the last
-  std::int64_t begin_ = 0, end_ = 0;   // the range of its bytes in the sample
-  std::optional<InvalidValue> negative_;
+  std::int64_t end_ = 0;               // the end of its bytes in the sample
 };
 
-/// Passes voxels on and checks them.
-class CheckedStream {
+/// Converts and checks the elements of a feature as they arrive, and passes on their values.
+class CheckedValues {
  public:
-  CheckedStream(const VoxelSink& sink, DataType type)
-      : sink_(sink), are_counts_(type == DataType::kInt16) {}
-  void take(std::int64_t offset, std::span<const std::byte> bytes) {
-    if (are_counts_) search_.take(offset, bytes);
-    sink_(offset, bytes);
-  }
-  const std::optional<InvalidValue>& negative() const { return search_.found(); }
-
- private:
-  const VoxelSink& sink_;
-  bool are_counts_;
-  NegativeSearch search_;
-};
-
-/// Takes no voxels.
-struct NoVoxels {
-  void take(std::int64_t /*offset*/, std::span<const std::byte> /*bytes*/) {}
-  static std::optional<InvalidValue> negative() { return std::nullopt; }
-};
-
-/// Converts the elements of a feature as they arrive, and passes on their values.
-class ListedValues {
- public:
-  ListedValues(const SampleFormat& format, std::int64_t count, VoxelSink sink)
-      : format_(format), count_(count), sink_(std::move(sink)) {}
-  void take(std::int64_t first, Hdf5Type type, std::span<const std::byte> elements) {
+  CheckedValues(const SampleFormat& format, const Shape& shape, VoxelSink sink)
+      : format_(format), shape_(shape), sink_(std::move(sink)) {}
+  void take(std::int64_t first, Hdf5Type type, std::span<std::byte> elements) {
+    if (format_.kind() == SampleFormat::Kind::kCounts) {
+      type = Hdf5Type::kInt16;
+      first /= size_of(type);
+    }
     const std::int64_t size = size_of(format_.type()), count = std::ssize(elements) / size_of(type);
-    if (invalid_ || first + count > count_) return;
-    values_.resize(static_cast<std::size_t>(count * size));
-    invalid_ = format_.convert(type, elements, 0, 1, values_);
+    if (invalid_ || first + count > shape_.volume()) return;
+    std::span<std::byte> values = elements;
+    if (!format_.is_stored_as(type)) {
+      values_.resize(static_cast<std::size_t>(count * size));
+      values = values_;
+    }
+    invalid_ = format_.convert(type, elements, 0, 1, values);
     if (invalid_)
       invalid_->index += first;
     else
-      sink_(first * size, values_);
+      sink_(first * size, values);
   }
-  const std::optional<InvalidValue>& invalid() const { return invalid_; }
+  void check(const std::string& where) const {
+    check_values(invalid_, format_, Box::whole(shape_), where);
+  }
 
  private:
   const SampleFormat& format_;
-  std::int64_t count_;
+  Shape shape_;
   VoxelSink sink_;
   std::vector<std::byte> values_;
   std::optional<InvalidValue> invalid_;
@@ -170,34 +151,33 @@ class TfRecordSampleReader final : public SampleReader {
     if (!Box::whole(dataset_.shape()).contains(dst.span))
       throw Error(fmt::format("block {} is not within the sample {}", dst.span, dataset_.shape()));
     BlockWriter block(dataset_.shape(), dst, type());
-    take_record(sample, block, targets);
+    take_record(
+        sample, [&](auto offset, auto bytes) { block.take(offset, bytes); }, targets);
   }
   void read_slabs(std::int64_t sample, const Box& box, const SlabSink& sink,
                   AnyView targets) override {
     SlabCollector collector(dataset_.shape(), type(), slabs(box, type()), slab_, sink);
-    take_record(sample, collector, targets);
+    take_record(
+        sample, [&](auto offset, auto bytes) { collector.take(offset, bytes); }, targets);
   }
   void stream(std::int64_t sample, const VoxelSink& sink, AnyView targets) override {
-    CheckedStream checked(sink, type());
-    take_record(sample, checked, targets);
+    take_record(sample, sink, targets);
   }
   void stream_labels(std::int64_t sample, const VoxelSink& sink) override {
-    NoVoxels ignored;
-    take_record(sample, ignored, {}, sink);
+    take_record(
+        sample, [](auto, auto) {}, {}, sink);
   }
   void expect(std::int64_t sample) override;
   /// Checks the format of a sample in a plain file without reading its voxels.
   void outline(std::int64_t sample);
 
  private:
-  /// Passes the voxels of a record to `taker`: take() as a VoxelSink does, then negative(), the
-  /// first negative voxel; and all labels to `labels`, if any.
-  template <class Taker>
-  void take_record(std::int64_t sample, Taker& taker, AnyView targets,
+  /// Passes the voxels of a record to `voxels`, in pieces of whole values, and all labels to
+  /// `labels`, if any.
+  void take_record(std::int64_t sample, const VoxelSink& voxels, AnyView targets,
                    const VoxelSink& labels = {});
   std::int64_t open(const TfRecordDataset::Place& place);
-  template <class Taker>
-  void decode(const TfRecordDataset::Place& place, std::int64_t length, Taker& taker,
+  void decode(const TfRecordDataset::Place& place, std::int64_t length, const VoxelSink& voxels,
               AnyView targets, const VoxelSink& labels);
   void check_format(const TfRecordDataset::Place& place,
                     const ExampleDecoder::Contents& found) const;
@@ -219,15 +199,14 @@ class TfRecordSampleReader final : public SampleReader {
   std::int64_t expected_file_ = -1;
 };
 
-template <class Taker>
-void TfRecordSampleReader::take_record(std::int64_t sample, Taker& taker, AnyView targets,
-                                       const VoxelSink& labels) {
+void TfRecordSampleReader::take_record(std::int64_t sample, const VoxelSink& voxels,
+                                       AnyView targets, const VoxelSink& labels) {
   const TfRecordDataset::Place place = dataset_.place(sample);
   const std::int64_t length = open(place);
   // The checksum comes last: if it is wrong, the error is damage rather than an invalid value.
   std::exception_ptr problem;
   try {
-    decode(place, length, taker, targets, labels);
+    decode(place, length, voxels, targets, labels);
   } catch (const Error&) {
     problem = std::current_exception();
   }
@@ -269,44 +248,36 @@ std::int64_t TfRecordSampleReader::open(const TfRecordDataset::Place& place) {
   return length;
 }
 
-template <class Taker>
 void TfRecordSampleReader::decode(const TfRecordDataset::Place& place, std::int64_t length,
-                                  Taker& taker, AnyView targets, const VoxelSink& labels) {
+                                  const VoxelSink& voxels, AnyView targets,
+                                  const VoxelSink& labels) {
   const Shape& shape = dataset_.shape();
-  const Shape of_labels{1, shape.d, shape.h, shape.w};
-  const std::int64_t expected = count_bytes(shape);
-  ListedValues numbers(dataset_.format(), shape.volume(),
-                       [&](auto offset, auto bytes) { taker.take(offset, bytes); });
+  CheckedValues values(dataset_.format(), shape, voxels);
   std::optional<BlockWriter> block;
-  std::optional<ListedValues> listed;
-  if (dataset_.has_labels() && (labels || !targets.span.empty())) {
-    if (!labels) block.emplace(of_labels, targets, DataType::kUint8);
-    listed.emplace(
-        dataset_.label_format(), of_labels.volume(),
+  std::optional<CheckedValues> checked_labels;
+  if (const Shape all{1, shape.d, shape.h, shape.w};
+      dataset_.has_labels() && (labels || !targets.span.empty())) {
+    if (!labels) block.emplace(all, targets, DataType::kUint8);
+    checked_labels.emplace(
+        dataset_.label_format(), all,
         labels ? labels : [&](auto offset, auto bytes) { block->take(offset, bytes); });
   }
-  const auto take = [&](std::int64_t first, Hdf5Type type, std::span<const std::byte> elements) {
-    if (dataset_.is_field() && type != Hdf5Type::kUint8)
-      numbers.take(first, type, elements);
-    else if (!dataset_.is_field() && type == Hdf5Type::kUint8 &&
-             first + std::ssize(elements) <= expected)
-      taker.take(first, elements);
-  };
   ElementSink take_labels;
-  if (listed)
+  if (checked_labels)
     take_labels = [&](auto first, auto type, auto elements) {
-      listed->take(first, type, elements);
+      checked_labels->take(first, type, elements);
     };
   const auto found = decoder_.decode(
-      length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); }, take,
+      length, [&](void* dst, std::int64_t count) { return records_.read(dst, count); },
+      [&](auto first, auto type, auto elements) {
+        if (dataset_.is_field() != (type == Hdf5Type::kUint8)) values.take(first, type, elements);
+      },
       take_labels, records_.path(), place.record);
   check_format(place, found);
   const std::string where = fmt::format("{}: record {}", records_.path(), place.record);
   if (!dataset_.has_labels() && dataset_.targets() > 0) copy_scalars(found.numbers, targets);
-  check_values(dataset_.is_field() ? numbers.invalid() : taker.negative(), dataset_.format(),
-               Box::whole(shape), where);
-  if (listed)
-    check_values(listed->invalid(), dataset_.label_format(), Box::whole(of_labels), where);
+  values.check(where);
+  if (checked_labels) checked_labels->check(where);
 }
 
 void TfRecordSampleReader::outline(std::int64_t sample) {

@@ -100,7 +100,11 @@ TEST_CASE("reading in slabs: a negative voxel is an error that says where") {
     const auto dataset = directory.open(kMany);
     const auto reader = dataset->reader();
     const auto ignore = [](const AnyConstView&) {};
-    reader->read_slabs(0, {{0, 0, 0, 0}, {3, 65, 61, 67}}, ignore, {});
+    // Records are checked as a whole, blocks of HDF5 by themselves.
+    const std::string without = error_of([&] {
+      reader->read_slabs(0, {{0, 0, 0, 0}, {3, 65, 61, 67}}, ignore, {});
+    });
+    CHECK((without.empty() || contains(without, "a.tfrecord: record 0: voxel")));
     return error_of([&] { reader->read_slabs(0, {{0, 1, 2, 3}, {3, 70, 61, 67}}, ignore, {}); });
   };
   const std::string record = error([&](const auto& train) {
