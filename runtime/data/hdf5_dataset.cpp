@@ -156,11 +156,11 @@ void Hdf5SampleReader::pass_on(Hdf5Field& field, const Shape& shape, DataType ty
 
 }  // namespace
 
-Hdf5Dataset::Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind,
-                         const Shape& shape, const TargetSpec& targets, SampleFormat format)
+Hdf5Dataset::Hdf5Dataset(const Comm& comm, DatasetFiles files, Hdf5Kind kind, const Shape& shape,
+                         const TargetSpec& targets, SampleFormat format)
     : Dataset(shape, targets, std::move(format)),
       files_(std::move(files)),
-      kind_(kind),
+      kind_(std::move(kind)),
       any_extents_(shape.spatial() == Spatial{}) {
   if (targets.classes > 0) label_format_ = SampleFormat::labels(targets.classes);
   if (targets.is_none()) kind_.targets.clear();

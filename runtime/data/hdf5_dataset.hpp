@@ -24,7 +24,7 @@ class Hdf5Dataset final : public Dataset {
   /// on every rank if a file is not of `kind`, has other values or another sample size or refers to
   /// missing data, or if files of an archive are missing. Unless targets are scalars, a shape of
   /// spatial extents 0 admits samples of any extents, which may differ only between files.
-  Hdf5Dataset(const Comm& comm, DatasetFiles files, const Hdf5Kind& kind, const Shape& shape,
+  Hdf5Dataset(const Comm& comm, DatasetFiles files, Hdf5Kind kind, const Shape& shape,
               const TargetSpec& targets, SampleFormat format = SampleFormat::counts());
 
   std::int64_t size() const override { return index_.size(); }
