@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small data sets of arrays in many kinds of files, and runs on them, for suites of cases. Needs NumPy and h5py."""
+"""Small data sets of arrays in many kinds of files, and runs on them, for suites of cases, which are skipped without
+NumPy or h5py."""
+import csv
 import json
 import os
 import pathlib
@@ -8,10 +10,11 @@ import shutil
 import tempfile
 import unittest
 
-import h5py
-import numpy
+from python_cases import PROGRAM, command, needs
 
-from python_cases import PROGRAM, command
+needs("numpy", "h5py")
+import h5py  # noqa: E402
+import numpy  # noqa: E402
 
 SPLITS = {"train": 4, "validation": 2}
 SHAPE, TARGETS = (8, 10, 12), 2
@@ -34,6 +37,29 @@ class Scene(unittest.TestCase):
         self.directory = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
         self.addCleanup(shutil.rmtree, self.directory)
         self.made = 0
+
+    def done(self, ranks, *words):
+        """The outcome of a command, which must succeed."""
+        outcome = halomesh(ranks, *words)
+        self.assertEqual(outcome.code, 0, outcome.err)
+        return outcome
+
+    def run_of(self, number=None):
+        """The directory of a run, or of the last one."""
+        return self.directory / f"run-{number or self.made}"
+
+    def evaluation(self, run, data, *options, ranks=1):
+        """What eval writes, and what it prints."""
+        out = self.directory / "quality.json"
+        done = self.done(ranks, "eval", "--checkpoint", run, "--data", data, "--json", out, *options)
+        return json.loads(out.read_text()), done.out
+
+    def predictions(self, run, data, *options, ranks=1):
+        """The rows of the table that predict writes, and what it prints."""
+        out = self.directory / "predicted.csv"
+        done = self.done(ranks, "predict", "--checkpoint", run, "--data", data, "--out", out, *options)
+        with out.open() as file:
+            return list(csv.DictReader(file)), done.out
 
     def fill(self, write):
         """A data set whose splits `write(directory, split, x, y)` makes."""

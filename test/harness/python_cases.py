@@ -3,6 +3,7 @@
 
 A suite: derives classes from unittest.TestCase and ends with `sys.exit(run())`.
 """
+import importlib.util
 import json
 import os
 import pathlib
@@ -25,6 +26,14 @@ def run():
         print(f"skipped: {why}")
     print(f"{result.testsRun - failed - len(result.skipped)} passed, {failed} failed, {len(result.skipped)} skipped")
     return 0 if result.wasSuccessful() and result.testsRun else 1
+
+
+def needs(*modules):
+    """Ends a suite, its cases counted as skipped, where one of the modules is missing."""
+    for name in modules:
+        if importlib.util.find_spec(name) is None:
+            print(f"skipped: no module {name}; make deps installs it\n0 passed, 0 failed, 1 skipped")
+            sys.exit(0)
 
 
 class Outcome:

@@ -6,9 +6,7 @@ learned; predictions with names, with and without truth.
 Counts its cases as skipped, and says why, where NumPy or h5py is missing. Environment: HALOMESH (the program), MPIRUN
 (launcher with its flags).
 """
-import csv
 import importlib.util
-import json
 import pathlib
 import sys
 import unittest
@@ -16,13 +14,9 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "harness"))
 from python_cases import run  # noqa: E402
 
-try:
-    import h5py
-    import numpy
-    from array_scene import TARGETS, Scene, halomesh, hdf5_each, npy_each, tfrecords  # noqa: E402
-except ImportError as missing:
-    print(f"skipped: {missing}; make deps installs it\n0 passed, 0 failed, 1 skipped")
-    sys.exit(0)
+from array_scene import TARGETS, Scene, halomesh, hdf5_each, npy_each, tfrecords  # noqa: E402
+import h5py  # noqa: E402
+import numpy  # noqa: E402
 
 
 def in_units(write, units=((3, 40), (0.01, -0.5))):
@@ -32,28 +26,18 @@ def in_units(write, units=((3, 40), (0.01, -0.5))):
     return wide
 
 
-class Predictions(Scene):
-    def predictions(self, run_number, *options, ranks=1):
-        """The rows of the table that predict writes, and what it prints."""
-        out = self.directory / f"predicted-{self.made}.csv"
-        done = halomesh(ranks, "predict", "--checkpoint", self.directory / f"run-{run_number}", "--out", out, *options)
-        self.assertEqual(done.code, 0, done.err)
-        with out.open() as file:
-            return list(csv.DictReader(file)), done.out
-
-
-class Inputs(Predictions):
+class Inputs(Scene):
     def test_samples_alone_are_enough(self):
         table = ("--targets-from", "rows.txt")
         data = self.fill(npy_each("f4"))
         self.losses(data, *table)
         number = self.made
-        wanted, _ = self.predictions(number, "--data", data, *table)
+        wanted, _ = self.predictions(self.run_of(number), data, *table)
         self.assertEqual(list(wanted[0]), ["sample", "name", "predicted_first", "predicted_second", "target_first",
                                            "target_second"])
         for lonely in (data / "validation", data / "validation" / "box_1.npy"):
             for ranks, parts in ((1, "1x1x1"), (2, "1x2x1")):
-                rows, told = self.predictions(number, "--data", lonely, "--parts", parts, ranks=ranks)
+                rows, told = self.predictions(self.run_of(number), lonely, "--parts", parts, ranks=ranks)
                 self.assertNotIn("MAE", told)
                 self.assertEqual(list(rows[0]), ["sample", "name", "predicted_first", "predicted_second"])
                 self.assertEqual([row["name"] for row in rows], ["box_0", "box_1"][-len(rows):])
@@ -70,16 +54,15 @@ class Inputs(Predictions):
                 with h5py.File(directory / f"new {i},.h5", "w") as file:
                     file["x"] = box.astype("f4")
         data = self.fill(bare)
-        rows, told = self.predictions(number, "--data", data)
+        rows, told = self.predictions(self.run_of(number), data)
         self.assertEqual([row["name"] for row in rows], ["new 0,", "new 1,"])
         self.assertNotIn("MAE", told)
         out = self.directory / "p.h5"
-        made = halomesh(1, "predict", "--checkpoint", self.directory / f"run-{number}", "--data", data, "--out", out)
-        self.assertEqual(made.code, 0, made.err)
+        self.done(1, "predict", "--checkpoint", self.run_of(number), "--data", data, "--out", out)
         with h5py.File(out) as file:
             self.assertEqual([name.decode() for name in file["name"]], ["new 0,", "new 1,"])
             self.assertEqual(sorted(file), ["name", "predicted", "sample"])
-        missing = halomesh(1, "eval", "--checkpoint", self.directory / f"run-{number}", "--data", data)
+        missing = halomesh(1, "eval", "--checkpoint", self.run_of(number), "--data", data)
         self.assertIn("has no dataset /y, only x", missing.err)
 
     def test_every_format_without_targets(self):
@@ -99,21 +82,21 @@ class Inputs(Predictions):
         for write, told in ((tfrecords(lambda x, _: {"x": x.astype("<i2").tobytes()}), "feature y (targets) is missing"),
                             (labelled, "has no dataset /y"), (universe, "has no dataset /unitPar")):
             data = self.fill(write)
-            found, text = self.predictions(number, "--data", data)
+            found, text = self.predictions(self.run_of(number), data)
             self.assertNotIn("MAE", text)
             rows.append([row["predicted_0"] for row in found])
-            missing = halomesh(1, "eval", "--checkpoint", self.directory / f"run-{number}", "--data", data)
+            missing = halomesh(1, "eval", "--checkpoint", self.run_of(number), "--data", data)
             self.assertIn(told, missing.err)
         self.assertEqual(rows[0], rows[1])
         self.assertEqual(rows[2], rows[0][:1])
         nowhere = self.directory / "nowhere"
         nowhere.mkdir()
-        told = halomesh(1, "predict", "--checkpoint", self.directory / f"run-{number}", "--data", nowhere, "--out",
+        told = halomesh(1, "predict", "--checkpoint", self.run_of(number), "--data", nowhere, "--out",
                         self.directory / "p.csv")
         self.assertIn("./*.npy", told.err)
 
 
-class Ranges(Predictions):
+class Ranges(Scene):
     def test_targets_beyond_the_outputs_are_refused(self):
         for write, options in ((hdf5_each("f4"), ()), (npy_each("f4"), ("--targets-from", "rows.txt"))):
             for stage in ((), ("--stage-dir", self.directory)):
@@ -128,29 +111,22 @@ class Ranges(Predictions):
         for loss, other in zip(narrow, self.losses(wide, "--scale-targets")):
             self.assertAlmostEqual(loss, other, delta=5e-5 * abs(loss))
 
-    def evaluation(self, run_number, data, *options, ranks=1):
-        out = self.directory / f"eval-{self.made}.json"
-        done = halomesh(ranks, "eval", "--checkpoint", self.directory / f"run-{run_number}", "--data", data, "--json",
-                        out, *options)
-        self.assertEqual(done.code, 0, done.err)
-        return json.loads(out.read_text())
-
     def test_scores_and_predictions_are_in_the_units_of_the_targets(self):
         data = self.fill(in_units(hdf5_each("f4")))
         events = self.losses(data, "--scale-targets", "--epochs", 3)
         self.assertEqual(len(events), 9)
         number = self.made
         for ranks, parts in ((1, "1x1x1"), (2, "2x1x1")):
-            rows, told = self.predictions(number, "--data", data, "--parts", parts, ranks=ranks)
+            rows, told = self.predictions(self.run_of(number), data, "--parts", parts, ranks=ranks)
             self.assertIn("2 predictions in", told)
             self.assertIn(", MAE ", told)
             self.assertEqual([row["name"] for row in rows], ["box_0", "box_1"])
             errors = [abs(float(row[f"predicted_{t}"]) - float(row[f"target_{t}"])) for row in rows for t in range(2)]
             self.assertTrue(all(38 < float(row["predicted_0"]) < 42 for row in rows), rows)
             self.assertTrue(all(-0.51 < float(row["predicted_1"]) < -0.48 for row in rows), rows)
-            mae = self.evaluation(number, data, "--parts", parts, ranks=ranks)["mae"]
+            mae = self.evaluation(self.run_of(number), data, "--parts", parts, ranks=ranks)[0]["mae"]
             self.assertAlmostEqual(mae, sum(errors) / len(errors), delta=1e-4)
-        first = max((self.directory / f"run-{number}" / "checkpoints").iterdir())
+        first = max((self.run_of(number) / "checkpoints").iterdir())
         self.losses(data, "--scale-targets", "--init-from", first)
         told = self.refusal(data, "--init-from", first)
         self.assertIn("its network has scaled targets", told)
@@ -161,8 +137,8 @@ class Ranges(Predictions):
         import halomesh as package
         data = self.fill(in_units(hdf5_each("f4")))
         self.losses(data, "--scale-targets")
-        net = package.torch_module(self.directory / f"run-{self.made}")
-        rows, _ = self.predictions(self.made, "--data", data)
+        net = package.torch_module(self.run_of())
+        rows, _ = self.predictions(self.run_of(), data)
         for number, row in enumerate(rows):
             with h5py.File(data / "validation" / f"box_{number}.h5") as file:
                 box = torch.from_numpy(file["x"][()]).permute(3, 0, 1, 2)[None]
