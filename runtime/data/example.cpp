@@ -32,7 +32,7 @@ constexpr int kBufferBytes = 1 << 17, kOutlineBytes = 1 << 10;
 /// The most elements of a list that are handed on at once.
 constexpr std::size_t kBlockElements = 1 << 12;
 
-using Feature = ExampleDecoder::Feature;
+using FoundFeature = ExampleDecoder::Feature;
 
 /// Walks the fields of an Example; every function returns false if the bytes are invalid.
 class ExampleWalk {
@@ -102,7 +102,7 @@ class ExampleWalk {
                in_.ReadString(&key, static_cast<int>(length));
       }
       if (number != kValue || type != kDelimited) return skip(type);
-      const auto take = [&](Feature& into, const ElementSink& sink) {
+      const auto take = [&](FoundFeature& into, const ElementSink& sink) {
         return message([&] { return feature(key, into, sink); });
       };
       if (key == "x") return take(found.voxels, voxels_);
@@ -113,7 +113,7 @@ class ExampleWalk {
     });
   }
   /// A byte string or a list of numbers; targets are a list.
-  bool feature(const std::string& key, Feature& into, const ElementSink& sink) {
+  bool feature(const std::string& key, FoundFeature& into, const ElementSink& sink) {
     if (into.type) complain(fmt::format("feature {} occurs twice", key));
     const bool may_be_bytes = &into != &found.targets;
     const auto expected = [&] {
@@ -140,7 +140,7 @@ class ExampleWalk {
     return good;
   }
   /// Hands on the bytes of a string.
-  bool hand_on(Feature& into, const ElementSink& sink) {
+  bool hand_on(FoundFeature& into, const ElementSink& sink) {
     if (!sink) {
       into.count += in_.BytesUntilLimit();
       return in_.Skip(in_.BytesUntilLimit());
@@ -157,7 +157,7 @@ class ExampleWalk {
   }
   /// Hands on the numbers of a list, packed or not.
   template <class T>
-  bool elements(Feature& into, const ElementSink& sink) {
+  bool elements(FoundFeature& into, const ElementSink& sink) {
     std::vector<T> block;
     const auto flush = [&] {
       if (sink && problem.empty())
