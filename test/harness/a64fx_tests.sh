@@ -14,6 +14,8 @@ if [ "$(id -u)" = 0 ]; then
 fi
 # qemu has no process_vm_readv.
 export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_mpi_yield_when_idle=1
+# The limit of a case is for CPUs.
+export HALOMESH_CASE_SECONDS=7200
 
 # These take too long under emulation: thousands of convolutions, and universes of particles.
 left_out="*universe*,*particles*,*in fp32 cut over parts*,*on any number of threads*"
@@ -24,6 +26,7 @@ if [ -n "$short" ]; then # the kernels of convolution blocks
   files='*test/nn/sparse_*,*test/nn/pooled_*,*test/nn/winograd_*,*test/nn/dense_*'
   left_out="$left_out,*a second step*,*holds for any number of channels*,*takes bf16*"
   left_out="$left_out,*with large windows: within its bound*,Winograd weight gradient errs little more*"
+  left_out="$left_out,Winograd convolution is at most twice as wrong*,Winograd convolution has the same bits*"
 fi
 
 step() {
