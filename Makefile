@@ -213,7 +213,7 @@ ISA_TESTS    := $(wildcard $(addprefix test/nn/,dense_source_test.cpp pooled_*_t
 # small change. Sources with flags of their own, with main(), or that record their own path stay
 # alone.
 UNIT  := 8
-ISA_SOURCES := $(shell grep -ls '^inline namespace HALOMESH_ISA' $(NN))
+ISA_SOURCES := $(shell grep -lsE '^inline namespace HALOMESH_(ISA|VECTORS)' $(NN))
 ALONE := src/apps/main.cpp test/runtime/posix/failing_reads.cpp src/apps/launch/version.cpp src/nn/kernels/isa_kernels.cpp runtime/log/mllog.cpp $(ISA_SOURCES) \
          $(wildcard test/harness/*_main.cpp test/include/error_test.cpp test/mpi/counted_messages.cpp runtime/posix/*.cpp runtime/data/nifti_cases.cpp \
            src/apps/train/nifti_segmentations.cpp)
@@ -358,12 +358,16 @@ ISA_OBJECTS := $(foreach isa,$(ISAS),$(B)/obj/isa-$(isa).o)
 # AVX-512 to the whole program.
 ISA_LINK := $(firstword $(call have,$(shell $(CXX) -print-prog-name=ld.bfd)) $(shell $(CXX) -print-prog-name=ld))
 ISA_COPY := $(shell $(CXX) -print-prog-name=objcopy)
+ISA_VECTORS_avx512_bf16 := $(or $(filter avx512,$(ISAS)),baseline)
+isa_vectors = $(or $(ISA_VECTORS_$(1)),$(1))
+# The sources that are compiled for this instruction set.
+isa_sources = $(if $(ISA_VECTORS_$(1)),$(shell grep -ls '^inline namespace HALOMESH_ISA' $(NN)),$(ISA_SOURCES))
 define isa_rules
 $(call isa_objects,$(1),$(ISA_SOURCES) $(ISA_TESTS)): $(B)/obj/isa-$(1)/%.o: %.cpp $(B)/stamp/flags
 	@mkdir -p $$(@D)
 	@echo "  CXX   $$< ($(1))"
-	$(Q)$(CXX) $(FLAGS_nn) $(ISA_FLAGS_$(1)) -DHALOMESH_ISA=isa_$(1) -MMD -MP -c $$< -o $$@
-$(B)/obj/isa-$(1).o: $(call isa_objects,$(1),$(ISA_SOURCES)) $(B)/stamp/link
+	$(Q)$(CXX) $(FLAGS_nn) $(ISA_FLAGS_$(1)) -DHALOMESH_ISA=isa_$(1) -DHALOMESH_VECTORS=isa_$(isa_vectors) -MMD -MP -c $$< -o $$@
+$(B)/obj/isa-$(1).o: $(call isa_objects,$(1),$(isa_sources)) $(B)/stamp/link
 	@echo "  LINK  $$@"
 	$(Q)$(ISA_LINK) -r --force-group-allocation $$(filter %.o,$$^) -o $$@
 	$(Q)$(ISA_COPY) --wildcard --keep-global-symbol='*isa_$(1)*' $$@

@@ -121,7 +121,7 @@ std::int64_t ConvolutionBlock::forward_flops(std::span<const Shape> src) const {
 
 std::vector<ThreadShare> ConvolutionBlock::thread_shares(std::span<const Shape> src, const Box& dst,
                                                          int threads) const {
-  return HALOMESH_ISA::thread_shares(
+  return HALOMESH_VECTORS::thread_shares(
       {only(src).c, dst.extent(kC), options_.window.kernel, options_.pool}, dst.shape().spatial(),
       threads);
 }

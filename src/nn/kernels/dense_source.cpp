@@ -6,7 +6,7 @@
 #include <vector>
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace {
 
 constexpr auto kToFloat32 = [](auto x) { return static_cast<float>(x); };
@@ -120,5 +120,5 @@ const void* DenseSource::read(AnyConstView view, std::int64_t n, const Box& box,
   return buffer_.data();
 }
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

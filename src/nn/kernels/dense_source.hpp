@@ -14,7 +14,7 @@
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 /// Planes, rows and pixels of zeros around a box.
 struct Padding {
@@ -59,5 +59,5 @@ class DenseSource {
   ScratchBuffer<std::byte> buffer_;
 };
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

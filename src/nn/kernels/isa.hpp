@@ -9,3 +9,10 @@
 #ifndef HALOMESH_ISA
 #define HALOMESH_ISA isa_baseline
 #endif
+
+// Sources that open `inline namespace HALOMESH_VECTORS` need no more than vectors of fp32 and
+// integers. An instruction set that only adds to another's, as bf16 dot products do, uses the code
+// that was compiled for that one.
+#ifndef HALOMESH_VECTORS
+#define HALOMESH_VECTORS HALOMESH_ISA
+#endif

@@ -20,7 +20,7 @@
 #endif
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 // The width of a register; GCC keeps arrays of wider vectors in memory.
 #if defined(__AVX512F__) || (defined(__ARM_FEATURE_SVE_BITS) && __ARM_FEATURE_SVE_BITS >= 512)
@@ -237,5 +237,5 @@ constexpr std::int16_t kKeyOfInfinity = 0x7f80 - kKeyOffset;
   std::memcpy(reinterpret_cast<char*>(&bits) + half * sizeof(part), &part, sizeof(part));
 }
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

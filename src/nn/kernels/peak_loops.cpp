@@ -8,7 +8,7 @@
 #endif
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace {
 
 constexpr float kFactor = 0.999f, kTerm = 1e-3f;  // converges to 1: no overflow, no denormals
@@ -68,5 +68,5 @@ double multiply_adds(std::int64_t rounds) {
 
 double run_multiply_adds_here(std::int64_t rounds) { return multiply_adds(rounds); }
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

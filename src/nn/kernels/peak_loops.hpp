@@ -7,10 +7,10 @@
 #include "src/nn/kernels/isa.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 /// run_multiply_adds() of peak.hpp for this instruction set.
 double run_multiply_adds_here(std::int64_t rounds);
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

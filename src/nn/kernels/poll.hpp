@@ -10,7 +10,7 @@
 #include "src/nn/layer.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 /// Every thread calls it after each piece of its work, however small. Only thread 0, which called
 /// the layer and is the only one that may, calls Pass::progress(), at most every 50 us, since a
@@ -35,5 +35,5 @@ class Poll {
   Clock::time_point last_ = Clock::now();
 };
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

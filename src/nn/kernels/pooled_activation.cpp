@@ -12,7 +12,7 @@
 #include "src/nn/kernels/lanes.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace {
 
 constexpr std::int64_t kMaxTaps = kSlopeBit;
@@ -295,5 +295,5 @@ void PooledActivation::backward(AnyConstView diff_dst, Argmax argmax, const Box&
   });
 }
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

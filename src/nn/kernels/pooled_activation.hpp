@@ -12,7 +12,7 @@
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 /// Dense planes of a convolution's output in one sample: whole pooling windows along h and w.
 struct ConvolutionPlanes {
@@ -59,5 +59,5 @@ struct PooledActivation {
                 const ConvolutionPlanes& planes, BiasSums* bias) const;
 };
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

@@ -13,7 +13,7 @@
 #include "src/nn/kernels/pooled_weight_tile.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace {
 
 using namespace pooled_weight;
@@ -388,5 +388,5 @@ template void PooledWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
 template void PooledWeightGradient::add_cells(const Source<float>&, const Spatial&, const Spatial&,
                                               const Pooled<float>&, const Argmax&, float, Poll);
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

@@ -16,7 +16,7 @@
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 namespace pooled_weight {
 struct TileVoxels;
@@ -153,5 +153,5 @@ class PooledWeightGradient {
   std::vector<Scratch> scratch_;
 };
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

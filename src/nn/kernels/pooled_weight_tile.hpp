@@ -15,7 +15,7 @@
 #include "src/nn/kernels/lanes.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace pooled_weight {
 
 constexpr std::int64_t kVector = kLanes;
@@ -138,5 +138,5 @@ void accumulate_tile(const TileVoxels& voxels, const float* window, std::int64_t
 }
 
 }  // namespace pooled_weight
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

@@ -11,7 +11,7 @@
 #include "error.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 using namespace sparse;
 
@@ -231,5 +231,5 @@ template void SparseDataGradient::run(const Target<Bfloat16>&, const Spatial&, R
 template void SparseDataGradient::run(const Target<Bfloat16>&, const Spatial&, Range,
                                       const Pooled<Bfloat16>&, const Argmax&, float, Poll);
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

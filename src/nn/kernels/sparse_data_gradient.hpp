@@ -17,7 +17,7 @@
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 /// Un-pooling a gradient leaves one element per pooling window that is not zero: for the pooled
 /// voxel p and output channel o it is the convolution's output voxel q = pool * p + largest(p, o),
@@ -102,5 +102,5 @@ class SparseDataGradient {
   AlignedBuffer<float> weights_;  // vector of input channels, output channel, tap, input channel
 };
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

@@ -9,7 +9,7 @@
 #include "src/nn/kernels/isa.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace sparse {
 
 constexpr double kBlock = 16;  // output channels of a block
@@ -65,5 +65,5 @@ inline Split best_split(const Work& w, std::int64_t threads, std::int64_t most_s
 }
 
 }  // namespace sparse
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

@@ -14,7 +14,7 @@
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace sparse {
 
 /// A block of one sample: (d, h, w, i) is at data[d * step[0] + h * step[1] + w * step[2] + i].
@@ -251,5 +251,5 @@ class RoundedSums {
 };
 
 }  // namespace sparse
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

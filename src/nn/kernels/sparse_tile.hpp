@@ -18,7 +18,7 @@
 #include "src/nn/kernels/pooled_weight_tile.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace sparse {
 
 using pooled_weight::ceil_to;
@@ -213,5 +213,5 @@ void add_windows(const Winners* winners, std::int64_t count, std::size_t lane, c
 }
 
 }  // namespace sparse
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

@@ -11,7 +11,7 @@
 #include "error.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 using namespace sparse;
 
@@ -310,5 +310,5 @@ template void SparseWeightGradient::add(const Source<Bfloat16>&, const Spatial&,
 template void SparseWeightGradient::add_cells(const Source<float>&, const Spatial&,
                                               const Pooled<float>&, const Argmax&, float, Poll);
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

@@ -16,7 +16,7 @@
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 /// As PooledWeightGradient, for whole vectors of input channels and kernels of 2x2x2 or 3x3x3. One
 /// vector of a small tile of the source at a time is copied to the first-level cache, where the sum
@@ -116,5 +116,5 @@ class SparseWeightGradient {
   std::vector<ExactSums> cells_;  // per slab: the sums of all cells, in that order
 };
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

@@ -8,7 +8,7 @@
 #include "src/nn/kernels/sparse_weight_gradient.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace {
 
 using sparse::share;
@@ -61,5 +61,5 @@ std::vector<ThreadShare> thread_shares(const PooledWeightGradient::Geometry& geo
   return shares;
 }
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

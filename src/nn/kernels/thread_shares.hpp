@@ -11,7 +11,7 @@
 #include "src/nn/layer.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 /// The loops of a block that computes `pooled` output voxels of geometry.dst_channels channels on
 /// one part, in the order of a step, without the library's convolutions; gradients are those of the
@@ -19,5 +19,5 @@ inline namespace HALOMESH_ISA {
 std::vector<ThreadShare> thread_shares(const PooledWeightGradient::Geometry& geometry,
                                        const Spatial& pooled, int threads);
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

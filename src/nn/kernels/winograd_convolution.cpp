@@ -14,7 +14,7 @@
 #include "src/nn/kernels/winograd_transform.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 using namespace winograd;
 
@@ -500,5 +500,5 @@ Box WinogradConvolution::windows_of(const Box& voxels, const Spatial& window) {
   return windows;
 }
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

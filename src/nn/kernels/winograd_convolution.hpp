@@ -17,7 +17,7 @@
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 /// dst = convolution + bias, or leaky_relu(max_pool(convolution + bias)), in fp32, of tensors of
 /// fp32 or bf16 and weights of fp32, for kernels of 2x2x2 or 3x3x3, stride and dilation 1, pooling
@@ -169,5 +169,5 @@ class WinogradConvolution {
   std::vector<ThreadScratch> scratch_;
 };
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

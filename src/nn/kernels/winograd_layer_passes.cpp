@@ -11,7 +11,7 @@
 #include "src/nn/kernels/winograd_weight_gradient.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace {
 
 using Geometry = WinogradConvolution::Geometry;
@@ -150,5 +150,5 @@ std::unique_ptr<WinogradPasses> make_winograd_passes(const WinogradPasses::Optio
   return std::make_unique<LayerPasses>(options, context);
 }
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

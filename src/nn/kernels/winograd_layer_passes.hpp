@@ -8,10 +8,10 @@
 #include "src/nn/kernels/winograd_passes.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 std::unique_ptr<WinogradPasses> make_winograd_passes(const WinogradPasses::Options& options,
                                                      const LayerContext& context);
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

@@ -13,7 +13,7 @@
 #include "src/nn/kernels/pooled_weight_tile.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 namespace winograd {
 
 using pooled_weight::kVector;
@@ -357,5 +357,5 @@ template <class F>
 }
 
 }  // namespace winograd
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

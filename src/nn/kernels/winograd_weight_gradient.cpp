@@ -10,7 +10,7 @@
 #include "src/nn/kernels/float_types.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 using namespace winograd;
 
@@ -281,5 +281,5 @@ void WinogradWeightGradient::store_sums(float* diff_weight, float* diff_bias) {
   }
 }
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh

@@ -13,7 +13,7 @@
 #include "src/nn/tensor.hpp"
 
 namespace halomesh {
-inline namespace HALOMESH_ISA {
+inline namespace HALOMESH_VECTORS {
 
 /// diff_weight(o, i, k) = sum over voxels p of diff_dst(p, o) * src(p + k, i) in fp32, of tensors
 /// of fp32 or bf16, for the geometries of WinogradConvolution and whole vectors of output channels.
@@ -104,5 +104,5 @@ class WinogradWeightGradient {
   AlignedBuffer<float> zeros_;  // for all channels; they are zeros of bf16, too
 };
 
-}  // namespace HALOMESH_ISA
+}  // namespace HALOMESH_VECTORS
 }  // namespace halomesh
