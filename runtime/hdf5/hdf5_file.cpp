@@ -118,7 +118,7 @@ void Hdf5File::show_array() {
   const auto dims = hdf5::sizes(array_->extents());
   const Handle space(H5Screate_simple(narrow<int>(dims.size()), dims.data(), nullptr), H5Sclose);
   constexpr std::size_t kGrowth = 4096;
-  checked(H5Pset_fapl_core(access, kGrowth, 0), "show", "its array");
+  checked(H5Pset_fapl_core(access, kGrowth, false), "show", "its array");
   file_ = checked(H5Fcreate(fmt::format("{}:{}", path_.c_str(), ++shown).c_str(), H5F_ACC_TRUNC,
                             H5P_DEFAULT, access),
                   "show", "its array");
