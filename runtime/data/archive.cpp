@@ -125,22 +125,6 @@ struct ArchiveWriter::Open {
   Hdf5File file;  // closed before `target` removes the temporary file
 };
 
-std::string archive_name(const std::string& split, std::int64_t file) {
-  const std::string digits = std::to_string(file);
-  return fmt::format("{}-{}{}.h5", split,
-                     std::string(std::max<std::size_t>(5, digits.size()) - digits.size(), '0'),
-                     digits);
-}
-
-bool is_archive_name(std::string_view name, std::string_view split) {
-  constexpr std::string_view kEnd = ".h5";
-  if (!name.starts_with(fmt::format("{}-", split)) || !name.ends_with(kEnd)) return false;
-  name.remove_prefix(split.size() + 1);
-  name.remove_suffix(std::min(kEnd.size(), name.size()));
-  return name.size() >= 5 &&
-         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 ArchiveWriter::ArchiveWriter(const std::filesystem::path& path, ArchiveFile content)
     : content_(std::move(content)), open_(std::make_unique<Open>(path)) {
   const Shape& s = content_.shape;

@@ -9,9 +9,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "runtime/data/archive_name.hpp"
 #include "runtime/data/dataset.hpp"
 #include "runtime/data/sample_format.hpp"
 #include "runtime/hdf5/hdf5_file.hpp"
@@ -40,11 +40,6 @@ struct ArchiveFile {
   std::vector<std::string> names = {};                      ///< by sample, or empty
   friend bool operator==(const ArchiveFile&, const ArchiveFile&) = default;
 };
-
-/// A name such as "train-00017.h5".
-std::string archive_name(const std::string& split, std::int64_t file);
-/// True if archive_name() returns `name` for some file of `split`.
-bool is_archive_name(std::string_view name, std::string_view split);
 
 /// Writes one file with these datasets:
 /// - x (n,D,H,W,C) int16 or float32 in chunks of up to 8x8x64 voxels, so that a halo adds few

@@ -3,7 +3,7 @@
 #include "src/apps/options/source_options.hpp"
 
 #include "error.hpp"
-#include "runtime/data/archive.hpp"
+#include "runtime/data/archive_name.hpp"
 #include "src/apps/options/model_options.hpp"
 
 namespace halomesh {
