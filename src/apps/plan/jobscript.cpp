@@ -185,8 +185,7 @@ void warn_of_domains(const SiteProfile& site, const JobPlan& plan) {
       site.scheduler != Scheduler::kNone)
     std::cerr << fmt::format(
         "WARNING: the {} threads of the only rank of a node may be spread over NUMA domains, as "
-        "the "
-        "profile {} does not say how many a node has; hint: add numa-domains to a copy of the "
+        "the profile {} does not say how many a node has; hint: add numa-domains to a copy of the "
         "profile (lscpu shows them), or give --ranks-per-node\n",
         plan.threads, site.name);
 }
