@@ -27,7 +27,7 @@ NETWORKS = {
     "unet3d": "--input 32x16x24x1 --levels 3 --filters 4 --most-filters 12",
     "unet3d of images": "--input 32x1x48x16 --levels 3 --filters 4",
     "unet3d with pooling": "--input 16x16x24x1 --levels 3 --filters 4 --down pool --batch-norm 2",
-    "deepcam": "--input 48x1x32x16 --filters 4 --middle-blocks 2"}
+    "deepcam": "--input 304x1x32x16 --filters 4 --middle-blocks 2"}
 TORCH_CASES = (*(f"PyTorch module, kernel {kernel}" for kernel in KERNELS),
                *(f"PyTorch module, {name}" for name in NETWORKS))
 
